@@ -14,7 +14,7 @@ use nic_placement_core::config::releases::{RELEASES, Release};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
-use nic_placement_core::placement::{Change, GpuUse, Policy};
+use nic_placement_core::placement::{Change, GpuUse};
 use nic_placement_core::plan::{TaskPlan, Wish};
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
@@ -24,7 +24,7 @@ use nic_placement_fleet::doctor::{
 };
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
-use nic_placement_launch::srun::{self, Line, Planned};
+use nic_placement_launch::srun::{self, Line};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::fmt::Write;
@@ -157,7 +157,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         .map_err(misunderstood)?;
     let mut request = request.clone();
     if let Some(line) = &line {
-        let words = line.words.iter().flat_map(|words| words.split(','));
+        let words = line.words().into_iter().flat_map(|words| words.split(','));
         // words that only report
         let words: Vec<&str> = words
             .filter(|word| !["verbose", "dry-run"].contains(word))
@@ -172,7 +172,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
             (topology, Vec::new()),
             None,
             |wish, node, _| match &line {
-                Some(line) => step_of_line(line, of_step.slurm, wish, node, &mut diagnostics),
+                Some(line) => step_of_line(line, of_step.slurm, node, &mut diagnostics),
                 None => step_of(of_step, &evidence, wish, node),
             },
         )?;
@@ -226,35 +226,22 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
 fn step_of_line(
     line: &Line,
     release: Option<&'static Release>,
-    wish: &Wish,
     node: &Topology,
     notes: &mut Vec<Diagnostic>,
 ) -> Result<(Step, Vec<Task>), Failure> {
     let here = || check::release().and_then(|text| of_version(&text));
     let release = release.or_else(here).unwrap_or(&RELEASES[7]);
-    let Planned {
-        nodes,
-        mut step,
-        tasks,
-    } = srun::plan(line, node, release)?;
-    step.alone_on_node &= wish.policy == Policy::Spread;
-    let tasks_here = counted(tasks.len(), "task");
-    let on = if nodes > 1 {
-        format!("each of {nodes} idle nodes")
-    } else {
-        "an idle node".to_string()
-    };
-    let with = format!(
-        "{tasks_here} on {on}, as by Slurm {}, cons_tres, CR_Core and task/affinity",
-        name(release)
+    let is_later = (release.major, release.minor) >= (23, 11);
+    let (step, tasks) = srun::plan(line, node, is_later).map_err(misunderstood)?;
+    let mut said = format!(
+        "as by Slurm {}, cons_tres, CR_Core and task/affinity on {} alone",
+        name(release),
+        counted((step.total_tasks / step.tasks) as usize, "node")
     );
-    notes.push(Diagnostic::new("srun", with));
-    if line.words.is_none() {
-        notes.push(Diagnostic::new(
-            "srun",
-            "the line has no `--nic-placement`: with it",
-        ));
+    if line.words().is_none() {
+        said += ", if `--nic-placement` were in the line";
     }
+    notes.push(Diagnostic::new("srun", said));
     Ok((step, tasks))
 }
 
