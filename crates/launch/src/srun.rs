@@ -15,13 +15,13 @@ use std::slice::Iter;
 
 /// `=` needs a value, `?` may have one, `.` has none; the letter of the short option follows. [`plan`] reads those with
 /// an effect.
-const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M comment= compress? constraint=C container= \
+const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M comment= compress? constraint=C \
     contiguous cpu-bind= cpu-freq= cpus-per-task=c deadline= dependency=d distribution=m epilog= error=e exact exclude=x \
     exclusive? export= gpu-bind= gpu-freq= gpus=G gpus-per-node= gpus-per-task= gres= hint= immediate?I input=i job-name=J \
     kill-on-bad-exit?K label.l licenses=L mail-type= mail-user= mem= mem-bind= mem-per-cpu= mem-per-gpu= mpi= network= nice? \
     nic-placement? no-kill?k nodelist=w nodes=N ntasks=n ntasks-per-node= open-mode= output=o partition=p prefer= \
     preserve-env.E profile= prolog= propagate? pty? qos=q quiet.Q quit-on-interrupt reboot reservation= signal= switches= \
-    task-epilog= task-prolog= tasks-per-node= threads-per-core= time=t time-min= tmp= unbuffered.u verbose.v wait=W wckey= \
+    task-epilog= task-prolog= threads-per-core= time=t time-min= tmp= unbuffered.u verbose.v wait=W wckey= \
     x11?";
 
 /// The last value of each option.

@@ -1,7 +1,7 @@
 //! Cores and masks of a step's tasks on an idle node, as Slurm 22.05.8 and 24.11.5 choose them.
 //!
-//! select/cons_tres with CR_Core chooses the job's cores (dist_tasks.c, `_cyclic_sync_core_bitmap`), slurmctld the step's
-//! (`_pick_step_cores`), and task/affinity binds tasks to these (dist_tasks.c, `lllp_distribution`).
+//! select/cons_tres with CR_Core chooses the job's cores, slurmctld the step's (`_pick_step_cores`), and task/affinity binds
+//! tasks to these (dist_tasks.c, `lllp_distribution`).
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{CpuSet, Topology};
@@ -12,24 +12,18 @@ pub(super) struct Sockets(pub Vec<Vec<Vec<u32>>>);
 
 impl Sockets {
     pub fn of(node: &Topology) -> Option<Sockets> {
-        let mut packages: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
-        for pu in &node.pus {
+        let mut packages: BTreeMap<u32, Vec<Vec<u32>>> = BTreeMap::new();
+        for core in node.cores() {
+            let pu = node.pus.iter().find(|pu| core.contains(pu.os_index))?;
             let cores = packages.entry(pu.package).or_default();
-            cores.entry(pu.core).or_default().push(pu.os_index);
+            cores.push(core.iter().collect());
         }
-        let cores = packages
-            .into_values()
-            .map(|cores| cores.into_values().collect());
-        let mut sockets: Vec<Vec<Vec<u32>>> = cores.collect();
-        for socket in &mut sockets {
-            socket.iter_mut().for_each(|core| core.sort_unstable());
-            socket.sort_unstable();
-        }
-        let first = sockets.first()?;
-        let is_alike = |socket: &Vec<Vec<u32>>| {
-            socket.len() == first.len() && socket.iter().all(|core| core.len() == first[0].len())
+        let sockets: Vec<Vec<Vec<u32>>> = packages.into_values().collect();
+        let (size, threads) = (sockets.first()?.len(), sockets[0][0].len());
+        let is_alike = |cores: &Vec<Vec<u32>>| {
+            cores.len() == size && cores.iter().all(|core| core.len() == threads)
         };
-        sockets.iter().all(is_alike).then(|| Sockets(sockets))
+        sockets.iter().all(is_alike).then_some(Sockets(sockets))
     }
 
     /// Cores of each.
@@ -64,20 +58,13 @@ impl Layout<'_> {
 
     /// The step's cores by socket if the job has all: first on sockets of its GPUs.
     pub fn picked(&self, gpus: &[usize]) -> Vec<usize> {
-        let cores = self.each.div_ceil(self.threads);
+        let (size, tasks) = (self.sockets.size(), self.tasks);
+        // before 23.11 a task of several cores has whole ones, and less than a core a task takes all from one socket
         let (mut left, each) = match self.is_later {
-            true => (
-                self.cores_of(self.tasks),
-                self.cores_of(self.tasks).div_ceil(self.tasks),
-            ),
-            false if self.each > self.threads => (self.tasks * cores, cores),
-            // before 23.11 less than a core a task takes all from one socket
-            false => (
-                self.cores_of(self.tasks),
-                self.cores_of(self.tasks) / self.tasks,
-            ),
+            true => (self.cores_of(tasks), self.cores_of(tasks).div_ceil(tasks)),
+            false if self.each > self.threads => (tasks * self.cores_of(1), self.cores_of(1)),
+            false => (self.cores_of(tasks), self.cores_of(tasks) / tasks),
         };
-        let size = self.sockets.size();
         let each = if self.by_block || each == 0 {
             size
         } else {
@@ -100,33 +87,29 @@ impl Layout<'_> {
     /// `[task]`: its CPUs, on the first cores of each socket.
     pub fn masks(&self, counts: &[usize]) -> Vec<CpuSet> {
         let all = self.sockets.cpus(counts);
-        let wanted = self.tasks * self.each;
         let threads = self.sockets.0[0][0].len();
-        // a whole core counts as one CPU if there are as many
-        let is_core = wanted == counts.iter().sum::<usize>() && self.threads == threads;
-        if self.threads == threads && !is_core && wanted != all.len() {
-            return vec![all; self.tasks];
-        }
-        let split = if is_core { 1 } else { self.threads };
-        let units = |(cores, count): (&Vec<Vec<u32>>, &usize)| -> Vec<Vec<u32>> {
-            let cores = cores[..*count].iter();
-            let units =
-                cores.flat_map(|core| core.chunks(if is_core { threads } else { 1 }).take(split));
-            units.rev().map(<[u32]>::to_vec).collect()
+        let (wanted, cores) = (self.tasks * self.each, counts.iter().sum::<usize>());
+        // slurmd binds if the CPUs are as many as the step's cores, which then count as one each, or as its threads
+        let unit = match self.threads == threads {
+            true if wanted == cores => threads,
+            true if wanted != all.len() => return vec![all; self.tasks],
+            _ => 1,
         };
-        let mut free: Vec<Vec<Vec<u32>>> = self.sockets.0.iter().zip(counts).map(units).collect();
-        let mut at = 0;
+        let free = self.sockets.0.iter().zip(counts).map(|(cores, count)| {
+            let cores = cores[..*count].iter();
+            cores.flat_map(|core| core.chunks(unit).take(self.threads))
+        });
+        let (mut free, mut at): (Vec<_>, usize) = (free.collect(), 0);
         let mut next_task = |_| {
             let mut mask = Vec::new();
             for _ in 0..self.each {
-                let turns = (at..free.len()).chain(0..at);
-                at = turns
-                    .into_iter()
-                    .find(|at| !free[*at].is_empty())
-                    .unwrap_or(at);
-                mask.extend(free[at].pop().unwrap_or_default());
+                let mut turns = (at..counts.len()).chain(0..at);
+                let next = turns.find_map(|at| Some((at, free[at].next()?)));
+                let (from, cpus) = next.unwrap_or_default();
+                at = from;
+                mask.extend(cpus.iter().copied());
             }
-            at = (at + usize::from(!self.by_block)) % free.len();
+            at = (at + usize::from(!self.by_block)) % counts.len();
             mask.into_iter().collect()
         };
         (0..self.tasks).map(&mut next_task).collect()

@@ -5,6 +5,7 @@ use super::Line;
 use super::cores::{Layout, Sockets};
 use crate::gpus::slurms_numbers;
 use crate::step::{BadStep, grant};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus::by_file;
 use nic_placement_core::step::program::{binder, known};
 use nic_placement_core::step::{Counted, Step, Task};
@@ -13,16 +14,13 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 /// By Slurm's rules since 23.11, which gives tasks GPUs near their masks (src/interfaces/gres.c), or the earlier ones.
 pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<Task>), String> {
     let (said_nodes, said_tasks) = (line.number("nodes")?, line.number("ntasks")?);
-    let by_node = line
-        .number("ntasks-per-node")?
-        .or(line.number("tasks-per-node")?);
-    let by_node = by_node.map(|each| (each, said_tasks.unwrap_or(each).div_ceil(each)));
-    let nodes = said_nodes.or(by_node.map(|(_, nodes)| nodes)).unwrap_or(1);
-    let by_node = by_node.map(|(each, _)| each * nodes);
+    let nodes = said_nodes.unwrap_or(1);
+    let by_node = line.number("ntasks-per-node")?.map(|each| each * nodes);
     let all = said_tasks.or(by_node).unwrap_or(nodes);
     if all % nodes != 0 || by_node.is_some_and(|tasks| tasks != all) {
+        let nodes = counted(nodes as usize, "node");
         return Err(format!(
-            "{all} tasks on {nodes} nodes: only equally many on each are modelled"
+            "{all} tasks on {nodes}: only equally many on each are modelled"
         ));
     }
     let (tasks, cpus_per_task) = (all / nodes, line.number("cpus-per-task")?);
@@ -31,28 +29,22 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
         return Err("`--gpus-per-task` needs `-n` beside it, as Slurm says".to_string());
     }
     let gpus = gpus_of(line, node, nodes, tasks, per_task)?;
-    let sockets =
-        Sockets::of(node).ok_or("the node's sockets and cores are not known, or differ")?;
+    let sockets = Sockets::of(node).ok_or("the node's cores are not known, or differ")?;
     let threads = sockets.0[0][0].len();
-    let hint = line
-        .one_of("hint", &["nomultithread"])?
-        .or(line.one_of("threads-per-core", &["1"])?);
-    let known_orders = [
-        "block",
-        "cyclic",
-        "block:block",
-        "cyclic:block",
-        "block:cyclic",
-        "cyclic:cyclic",
-    ];
+    let hint = line.one_of("hint", &["nomultithread"])?;
+    let order = line.one_of(
+        "distribution",
+        &["block", "cyclic", "block:cyclic", "block:block"],
+    )?;
     let layout = Layout {
         sockets: &sockets,
         tasks: tasks as usize,
         each: cpus_per_task.unwrap_or(1) as usize,
-        threads: if hint.is_some() { 1 } else { threads },
-        by_block: line
-            .one_of("distribution", &known_orders)?
-            .is_some_and(|order| order.ends_with(":block")),
+        threads: match hint.or(line.one_of("threads-per-core", &["1"])?) {
+            Some(_) => 1,
+            None => threads,
+        },
+        by_block: order == Some("block:block"),
         is_later,
     };
     let cores = sockets.size() * sockets.0.len();
