@@ -37,6 +37,7 @@ use std::fmt::Write;
 #[command(after_help = "\
 Examples:
   nic-placement plan dgx-h100 -c 14
+  nic-placement plan -- srun -N2 -n16 -c14 --gpus-per-task=1 --exclusive ./train
   nic-placement plan --topology node.json --gpus 0-3 --gpus-per-task 2 --why
   nic-placement plan dgx-h100 -o plan.svg")]
 pub(super) struct PlanCommandOptions {
@@ -53,7 +54,7 @@ pub(super) struct PlanCommandOptions {
     /// a line of srun, for its step on idle nodes, by select/cons_tres with CR_Core and task/affinity
     ///
     /// Options that change GPUs, CPUs or tasks in a way that is not modelled are refused. Variables of srun are not read.
-    #[arg(last = true, value_name = "SRUN …", conflicts_with_all = NOT_BESIDE_A_LINE)]
+    #[arg(last = true, value_name = "SRUN", conflicts_with_all = NOT_BESIDE_A_LINE)]
     line: Vec<String>,
 }
 
@@ -232,7 +233,7 @@ fn step_of_line(
     let here = || check::release().and_then(|text| of_version(&text));
     let release = release.or_else(here).unwrap_or(&RELEASES[7]);
     let is_later = (release.major, release.minor) >= (23, 11);
-    let (step, tasks) = srun::plan(line, node, is_later).map_err(misunderstood)?;
+    let (step, tasks) = srun::plan(line, node, is_later)?;
     let mut said = format!(
         "as by Slurm {}, cons_tres, CR_Core and task/affinity on {} alone",
         name(release),
