@@ -4,8 +4,7 @@
 use super::Line;
 use super::cores::{Layout, Sockets};
 use crate::gpus::slurms_numbers;
-use crate::step::{BadStep, grant};
-use nic_placement_core::diagnostic::counted;
+use crate::step::grant;
 use nic_placement_core::gpus::by_file;
 use nic_placement_core::step::program::{binder, known};
 use nic_placement_core::step::{Counted, Step, Task};
@@ -18,17 +17,31 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
     let by_node = line.number("ntasks-per-node")?.map(|each| each * nodes);
     let all = said_tasks.or(by_node).unwrap_or(nodes);
     if all % nodes != 0 || by_node.is_some_and(|tasks| tasks != all) {
-        let nodes = counted(nodes as usize, "node");
         return Err(format!(
-            "{all} tasks on {nodes}: only equally many on each are modelled"
+            "`-N {nodes}` with {all} tasks: only equally many on each node are modelled"
         ));
     }
     let (tasks, cpus_per_task) = (all / nodes, line.number("cpus-per-task")?);
     let per_task = line.number("gpus-per-task")?;
     if per_task.is_some() && said_nodes.or(said_tasks).or(by_node).is_none() {
-        return Err("`--gpus-per-task` needs `-n` beside it, as Slurm says".to_string());
+        return Err("`--gpus-per-task` needs `-n` beside it".to_string());
     }
-    let gpus = gpus_of(line, node, nodes, tasks, per_task)?;
+    let enough = |kind: &str, wanted: usize, has: usize| match wanted > has {
+        true => Err(format!(
+            "the tasks of a node ask for {wanted} {kind}s, and there are {has}"
+        )),
+        false => Ok(()),
+    };
+    let all_gpus = line.number("gpus")?.filter(|all| all % nodes == 0);
+    let on_node = line.number("gpus-per-node")?.or(line.number("gres")?);
+    let of_tasks = per_task.map(|each| each * tasks);
+    let on_node = on_node.or(all_gpus.map(|all| all / nodes)).or(of_tasks);
+    let on_node =
+        on_node.ok_or("the line asks for no GPU, or not for equally many of each node")? as usize;
+    enough("GPU", on_node, node.gpus.len())?;
+    enough("GPU", of_tasks.unwrap_or(0) as usize, on_node)?;
+    // in the order of the device files, as in gres.conf
+    let gpus = &by_file(node)[..on_node];
     let sockets = Sockets::of(node).ok_or("the node's cores are not known, or differ")?;
     let threads = sockets.0[0][0].len();
     let hint = line.one_of("hint", &["nomultithread"])?;
@@ -47,11 +60,8 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
         by_block: order == Some("block:block"),
         is_later,
     };
-    let cores = sockets.size() * sockets.0.len();
-    if layout.cores_of(layout.tasks) > cores {
-        let has = cores * layout.threads;
-        return Err(BadStep::TooFew("CPU", tasks, layout.each as u32, has).to_string());
-    }
+    let cpus = sockets.size() * sockets.0.len() * layout.threads;
+    enough("CPU", layout.tasks * layout.each, cpus)?;
     let cpus_of = |socket: &Vec<Vec<u32>>| socket.iter().flatten().copied().collect();
     let cpus_of_socket: Vec<CpuSet> = sockets.0.iter().map(cpus_of).collect();
     let socket_of = |gpu: &GpuIndex| {
@@ -119,7 +129,7 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
             .map(str::to_string),
         binder: binder(&words, |_| None),
         words,
-        gpus: Some(slurms_numbers(node, &gpus)),
+        gpus: Some(slurms_numbers(node, gpus)),
         ..Step::default()
     };
     let device = if is_later { "gres/gpu" } else { "gpu" };
@@ -135,41 +145,6 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
         ..Task::default()
     };
     Ok((step, (0..tasks).map(task).collect()))
-}
-
-/// The step's GPUs on the node, in the order of their device files.
-fn gpus_of(
-    line: &Line,
-    node: &Topology,
-    nodes: u32,
-    tasks: u32,
-    each: Option<u32>,
-) -> Result<Vec<GpuIndex>, String> {
-    let on_node = line.number("gpus-per-node")?.or(line.number("gres")?);
-    let here = match (on_node, line.number("gpus")?) {
-        (None, None) => each
-            .map(|each| each * tasks)
-            .ok_or("the line asks for no GPU: nothing is placed")?,
-        (Some(here), None) => here,
-        (None, Some(all)) if all % nodes == 0 && each.is_none() => all / nodes,
-        _ => {
-            return Err(
-                "`--gpus` is modelled alone, with equally many GPUs on each node".to_string(),
-            );
-        }
-    };
-    let all = by_file(node);
-    if let Some(each) = each.filter(|each| each * tasks > here.min(all.len() as u32)) {
-        return Err(BadStep::TooFew("GPU", tasks, each, all.len()).to_string());
-    }
-    let gpus = all.get(..here as usize).map(<[_]>::to_vec);
-    gpus.ok_or_else(|| {
-        format!(
-            "the line asks for {here} GPUs, `{}` has {}",
-            node.name,
-            all.len()
-        )
-    })
 }
 
 /// The step's cores by socket if other jobs may come: no more than it needs, on the sockets of its GPUs, each with as many.

@@ -158,24 +158,27 @@ fn what_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
         ),
         (
             "--gpus-per-task=1",
-            "`--gpus-per-task` needs `-n` beside it, as Slurm says",
+            "`--gpus-per-task` needs `-n` beside it",
         ),
-        ("-n8", "the line asks for no GPU: nothing is placed"),
+        (
+            "-n8",
+            "the line asks for no GPU, or not for equally many of each node",
+        ),
         (
             "-n8 --gres=gpu:9",
-            "the line asks for 9 GPUs, `dgx-h100` has 8",
+            "the tasks of a node ask for 9 GPUs, and there are 8",
         ),
         (
             "-n16 --gpus-per-task=1",
-            "16 tasks of 1 GPU each need 16 GPUs, the allocation has 8",
+            "the tasks of a node ask for 16 GPUs, and there are 8",
         ),
         (
             "-n8 -c100 --gpus-per-task=1",
-            "8 tasks of 100 CPUs each need 800 CPUs, the allocation has 224",
+            "the tasks of a node ask for 800 CPUs, and there are 224",
         ),
         (
             "-N2 -n3 --gpus-per-task=1",
-            "3 tasks on 2 nodes: only equally many on each are modelled",
+            "`-N 2` with 3 tasks: only equally many on each node are modelled",
         ),
         (
             "-n5 --gpus-per-task=1",

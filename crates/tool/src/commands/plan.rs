@@ -44,7 +44,7 @@ pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     node: NodeOrMachine,
     #[command(flatten)]
-    step: StepOptions,
+    step: Box<StepOptions>,
     #[command(flatten)]
     request: PlanOptions,
     #[command(flatten)]
@@ -151,7 +151,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let line = Some(line).filter(|line| !line.is_empty());
+    let line = (!line.is_empty()).then_some(line);
     let line = line
         .map(|line| Line::parse(line))
         .transpose()
