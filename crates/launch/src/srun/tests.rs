@@ -1,4 +1,5 @@
 //! Lines of srun as getopt_long(3) and Slurm read them.
+#![forbid(unsafe_code)]
 
 use super::{Line, plan};
 use nic_placement_core::step::{Step, Task};
