@@ -151,19 +151,16 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let line = (!line.is_empty()).then_some(line);
-    let line = line
-        .map(|line| Line::parse(line))
-        .transpose()
-        .map_err(misunderstood)?;
+    let line = match line.is_empty() {
+        true => None,
+        false => Some(Line::parse(line).map_err(misunderstood)?),
+    };
     let mut request = request.clone();
     if let Some(line) = &line {
-        let words = line.words().into_iter().flat_map(|words| words.split(','));
-        // words that only report
-        let words: Vec<&str> = words
-            .filter(|word| !["verbose", "dry-run"].contains(word))
-            .collect();
-        request.words = Some(words.join(",")).filter(|words| !words.is_empty());
+        let words = line.words().unwrap_or_default().split(',');
+        let only_report = ["verbose", "dry-run"];
+        let words = words.filter(|word| !only_report.contains(word));
+        request.words = Some(words.collect::<Vec<_>>().join(","));
     }
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
@@ -189,15 +186,11 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         (placed, uses)
     });
     let (placed, uses): (Vec<TaskPlan>, Vec<Vec<Use>>) = placed.unzip();
-    let lacking: shortfalls::Shortfalls = placed
-        .iter()
-        .map(|task| {
-            (
-                task.placement.global_id,
-                task.placement.notes.shortfalls.clone(),
-            )
-        })
-        .collect();
+    let lacking = placed.iter().map(|TaskPlan { placement, .. }| {
+        let shortfalls = placement.notes.shortfalls.clone();
+        (placement.global_id, shortfalls)
+    });
+    let lacking: shortfalls::Shortfalls = lacking.collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &uses, &diagnostics)),
         Output { drawing, .. } if drawing.is_wanted() => {
