@@ -61,6 +61,8 @@ mod cases_nics;
 mod cases_option;
 #[path = "end_to_end/cases_order.rs"]
 mod cases_order;
+#[path = "end_to_end/cases_plan.rs"]
+mod cases_plan;
 #[path = "end_to_end/cases_policy.rs"]
 mod cases_policy;
 #[path = "end_to_end/cases_programs.rs"]
@@ -129,6 +131,7 @@ fn main() -> std::process::ExitCode {
             cases_programs::CASES,
             cases_launchers::CASES,
             cases_shapes::CASES,
+            cases_plan::CASES,
             cases_components::CASES,
             cases_conf::CASES,
             cases_home::CASES,

@@ -113,12 +113,11 @@ impl StepRequest {
         if let GpuSplit::Each(each) = self.split {
             enough("GPU", each, gpus)?;
         }
-        match self.starter {
-            // launchers overcommit CPUs, and a file may name none
-            Starter::Slurm if !self.cpus.is_empty() => {
-                enough("CPU", self.cpus_per_task.unwrap_or(1), self.cpus.len())
-            }
-            _ => Ok(count),
+        // launchers overcommit CPUs, and a file may name too few or none
+        let asked = self.tasks.or(self.cpus_per_task).is_some() && self.starter == Starter::Slurm;
+        match asked && !self.cpus.is_empty() {
+            true => enough("CPU", self.cpus_per_task.unwrap_or(1), self.cpus.len()),
+            false => Ok(count),
         }
     }
 

@@ -1,1 +1,194 @@
+//! Lines of srun as getopt_long(3) and Slurm read them.
+#![forbid(unsafe_code)]
 
+use super::{Line, plan};
+use nic_placement_core::step::{Step, Task};
+use nic_placement_node::platform;
+
+fn parsed(line: &str) -> Result<Line, String> {
+    let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+    Line::parse(&words)
+}
+
+/// On DGX H100.
+fn planned(line: &str, is_later: bool) -> Result<(Step, Vec<Task>), String> {
+    plan(
+        &parsed(line)?,
+        &platform::model("dgx-h100").unwrap(),
+        is_later,
+    )
+}
+
+#[test]
+fn each_spelling_of_an_option_is_read_as_getopt_reads_it() {
+    let expected = parsed("srun -N2 -n16 -c4 --gpus-per-task=1 ./train -n 3").unwrap();
+    assert_eq!(expected.values["ntasks"], "16");
+    assert_eq!(expected.program, ["./train", "-n", "3"]);
+    for line in [
+        "srun -N 2 -n 16 -c 4 --gpus-per-task 1 ./train -n 3",
+        "/usr/bin/srun --nodes=2 --ntasks 16 --cpus-per-task=4 --gpus-per-task=1 -- ./train -n 3",
+        "srun -n8 -n16 -N2 -c4 --gpus-per-task=1 ./train -n 3",
+    ] {
+        assert_eq!(parsed(line).as_ref(), Ok(&expected), "{line}");
+    }
+    let line = parsed("srun -lN2 -QJ name -uvn16 -K -I5 --x11 --nice -o out.%t ./train").unwrap();
+    let options: Vec<(&str, &str)> = line
+        .values
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let expected = [
+        ("immediate", "5"),
+        ("job-name", "name"),
+        ("kill-on-bad-exit", ""),
+        ("label", ""),
+        ("nice", ""),
+        ("nodes", "2"),
+        ("ntasks", "16"),
+        ("output", "out.%t"),
+        ("quiet", ""),
+        ("unbuffered", ""),
+        ("verbose", ""),
+        ("x11", ""),
+    ];
+    assert_eq!(
+        (options.as_slice(), line.program),
+        (&expected[..], vec!["./train".to_string()])
+    );
+    assert_eq!(parsed("srun -n8 - x").unwrap().program, ["-", "x"]);
+    for (line, words) in [
+        ("srun --nic-placement=rail,strict x", "rail,strict"),
+        ("srun --nic-placement x", ""),
+    ] {
+        assert_eq!(parsed(line).unwrap().words(), Some(words));
+    }
+}
+
+/// The CPUs that Slurm binds tasks to, and their GPUs.
+fn masks(line: &str, is_later: bool) -> Vec<String> {
+    let (_, tasks) = planned(line, is_later).unwrap();
+    let gpus = |task: &Task| task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone();
+    tasks
+        .iter()
+        .map(|task| format!("{} {}", task.cpus, gpus(task)))
+        .collect()
+}
+
+/// As tests/end_to_end/cases_plan.rs sees them on a real Slurm, before the plugin.
+#[test]
+fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
+    let line = "srun -n4 --exclusive --gpus-per-task=2 x";
+    assert_eq!(masks(line, false), ["0 0,1", "112 2,3", "1 4,5", "113 6,7"]);
+    assert_eq!(masks(line, true), ["0 0,1", "56 4,5", "112 2,3", "168 6,7"]);
+    let line = "srun -n2 -c4 --gpus-per-task=4 x";
+    assert_eq!(
+        masks(line, true),
+        ["0-1,112-113 0,1,2,3", "56-57,168-169 4,5,6,7"]
+    );
+    let line = "srun -n4 -c2 --gpus-per-task=2 --hint=nomultithread x";
+    assert_eq!(
+        masks(line, false),
+        ["0-1 0,1", "56-57 2,3", "2-3 4,5", "58-59 6,7"]
+    );
+    let line = "srun -n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x";
+    assert_eq!(masks(line, true), ["0-1,112 0,1,2,3", "2,113-114 0,1,2,3"]);
+    assert_eq!(
+        masks("srun --gpus=8 -c16 x", true),
+        ["0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7"]
+    );
+    assert_eq!(masks("srun -N1 --gpus-per-task=1 x", true), ["0,112 0"]);
+    let (step, tasks) = planned(
+        "srun -N3 --ntasks-per-node=2 -c4 --gpus-per-task=1 --cpu-bind=none numactl -N0 x",
+        true,
+    )
+    .unwrap();
+    assert_eq!(
+        (step.tasks, step.total_tasks, step.cpus_per_task),
+        (2, 6, Some(4))
+    );
+    assert_eq!(
+        (step.cpu_bind.as_deref(), step.binder),
+        (Some("none"), Some("numactl"))
+    );
+    assert_eq!(tasks[1].cpus.to_string(), "0-3,112-115");
+    assert_eq!(tasks[1].gpu_bind.as_deref(), Some("gres/gpu:per_task:1"));
+}
+
+#[test]
+fn what_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
+    let unknown = |option: &str| {
+        format!("srun's `{option}` is not modelled: it may change GPUs, CPUs or tasks")
+    };
+    for (line, why) in [
+        ("--cpus-per-gpu=4", unknown("--cpus-per-gpu").as_str()),
+        ("-B 2:4", unknown("-B").as_str()),
+        ("--ntask=8", unknown("--ntask").as_str()),
+        ("-é", unknown("-é").as_str()),
+        ("--ntasks", "`--ntasks` needs a value"),
+        (
+            "-n=8",
+            "`--ntasks==8`: expected a number from 1 to 4096, of GPUs alone in `--gres`",
+        ),
+        (
+            "-N2-4",
+            "`--nodes=2-4`: expected a number from 1 to 4096, of GPUs alone in `--gres`",
+        ),
+        (
+            "-n2 --gres=gpu:2,nvme:1",
+            "`--gres=gpu:2,nvme:1`: expected a number from 1 to 4096, of GPUs alone in `--gres`",
+        ),
+        (
+            "-n2 --gres=nic:1",
+            "`--gres=nic:1`: expected a number from 1 to 4096, of GPUs alone in `--gres`",
+        ),
+        (
+            "-n8 --gpus-per-task=1 --hint=memory_bound",
+            "`--hint=memory_bound` is not modelled: expected nomultithread",
+        ),
+        (
+            "-n8 --gpus-per-task=1 --exclusive=user",
+            "`--exclusive=user` is not modelled: expected ",
+        ),
+        (
+            "-n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,1",
+            "`--cpu-bind=map_cpu:0,1` is not modelled: expected none or cores or threads",
+        ),
+        (
+            "-n8 --gpus-per-task=1 --cpu-bind=cores",
+            "`--cpu-bind` is modelled with whole cores a task, as `-c 2`",
+        ),
+        (
+            "--gpus-per-task=1",
+            "`--gpus-per-task` needs `-n` beside it",
+        ),
+        (
+            "-n8",
+            "the line asks for no GPU, or not for equally many of each node",
+        ),
+        (
+            "-n8 --gres=gpu:9",
+            "the tasks of a node ask for 9 GPUs, and there are 8",
+        ),
+        (
+            "-n16 --gpus-per-task=1",
+            "the tasks of a node ask for 16 GPUs, and there are 8",
+        ),
+        (
+            "-n8 -c100 --gpus-per-task=1",
+            "the tasks of a node ask for 800 CPUs, and there are 224",
+        ),
+        (
+            "-N2 -n3 --gpus-per-task=1",
+            "`-N 2` with 3 tasks: only equally many on each node are modelled",
+        ),
+        (
+            "-n5 --gpus-per-task=1",
+            "Slurm's choice of cores for such a line is not modelled: add `--exclusive`",
+        ),
+    ] {
+        let refused = planned(&format!("srun {line}"), true).map(|_| ());
+        assert_eq!(refused, Err(why.to_string()), "{line}");
+    }
+    let why = "expected `srun`, its options and a program";
+    assert_eq!(parsed("sbatch x"), Err(why.to_string()));
+}

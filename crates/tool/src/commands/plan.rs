@@ -14,7 +14,7 @@ use nic_placement_core::config::releases::{RELEASES, Release};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
-use nic_placement_core::placement::{Change, GpuUse, Policy};
+use nic_placement_core::placement::{Change, GpuUse};
 use nic_placement_core::plan::{TaskPlan, Wish};
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
@@ -24,7 +24,7 @@ use nic_placement_fleet::doctor::{
 };
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
-use nic_placement_launch::srun::{self, Line, Planned};
+use nic_placement_launch::srun::{self, Line};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::fmt::Write;
@@ -37,13 +37,14 @@ use std::fmt::Write;
 #[command(after_help = "\
 Examples:
   nic-placement plan dgx-h100 -c 14
+  nic-placement plan -- srun -N2 -n16 -c14 --gpus-per-task=1 --exclusive ./train
   nic-placement plan --topology node.json --gpus 0-3 --gpus-per-task 2 --why
   nic-placement plan dgx-h100 -o plan.svg")]
 pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     node: NodeOrMachine,
     #[command(flatten)]
-    step: StepOptions,
+    step: Box<StepOptions>,
     #[command(flatten)]
     request: PlanOptions,
     #[command(flatten)]
@@ -53,7 +54,7 @@ pub(super) struct PlanCommandOptions {
     /// a line of srun, for its step on idle nodes, by select/cons_tres with CR_Core and task/affinity
     ///
     /// Options that change GPUs, CPUs or tasks in a way that is not modelled are refused. Variables of srun are not read.
-    #[arg(last = true, value_name = "SRUN …", conflicts_with_all = NOT_BESIDE_A_LINE)]
+    #[arg(last = true, value_name = "SRUN", conflicts_with_all = NOT_BESIDE_A_LINE)]
     line: Vec<String>,
 }
 
@@ -150,19 +151,16 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let line = Some(line).filter(|line| !line.is_empty());
-    let line = line
-        .map(|line| Line::parse(line))
-        .transpose()
-        .map_err(misunderstood)?;
+    let line = match line.is_empty() {
+        true => None,
+        false => Some(Line::parse(line).map_err(misunderstood)?),
+    };
     let mut request = request.clone();
     if let Some(line) = &line {
-        let words = line.words.iter().flat_map(|words| words.split(','));
-        // words that only report
-        let words: Vec<&str> = words
-            .filter(|word| !["verbose", "dry-run"].contains(word))
-            .collect();
-        request.words = Some(words.join(",")).filter(|words| !words.is_empty());
+        let words = line.words().unwrap_or_default().split(',');
+        let only_report = ["verbose", "dry-run"];
+        let words = words.filter(|word| !only_report.contains(word));
+        request.words = Some(words.collect::<Vec<_>>().join(","));
     }
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
@@ -172,7 +170,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
             (topology, Vec::new()),
             None,
             |wish, node, _| match &line {
-                Some(line) => step_of_line(line, of_step.slurm, wish, node, &mut diagnostics),
+                Some(line) => step_of_line(line, of_step.slurm, node, &mut diagnostics),
                 None => step_of(of_step, &evidence, wish, node),
             },
         )?;
@@ -188,15 +186,11 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         (placed, uses)
     });
     let (placed, uses): (Vec<TaskPlan>, Vec<Vec<Use>>) = placed.unzip();
-    let lacking: shortfalls::Shortfalls = placed
-        .iter()
-        .map(|task| {
-            (
-                task.placement.global_id,
-                task.placement.notes.shortfalls.clone(),
-            )
-        })
-        .collect();
+    let lacking = placed.iter().map(|TaskPlan { placement, .. }| {
+        let shortfalls = placement.notes.shortfalls.clone();
+        (placement.global_id, shortfalls)
+    });
+    let lacking: shortfalls::Shortfalls = lacking.collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &uses, &diagnostics)),
         Output { drawing, .. } if drawing.is_wanted() => {
@@ -226,43 +220,27 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
 fn step_of_line(
     line: &Line,
     release: Option<&'static Release>,
-    wish: &Wish,
     node: &Topology,
     notes: &mut Vec<Diagnostic>,
 ) -> Result<(Step, Vec<Task>), Failure> {
     let here = || check::release().and_then(|text| of_version(&text));
     let release = release.or_else(here).unwrap_or(&RELEASES[7]);
-    let Planned {
-        nodes,
-        mut step,
-        tasks,
-    } = srun::plan(line, node, release)?;
-    step.alone_on_node &= wish.policy == Policy::Spread;
-    let tasks_here = counted(tasks.len(), "task");
-    let on = if nodes > 1 {
-        format!("each of {nodes} idle nodes")
-    } else {
-        "an idle node".to_string()
-    };
-    let with = format!(
-        "{tasks_here} on {on}, as by Slurm {}, cons_tres, CR_Core and task/affinity",
-        name(release)
+    let is_later = (release.major, release.minor) >= (23, 11);
+    let (step, tasks) = srun::plan(line, node, is_later)?;
+    let mut said = format!(
+        "as by Slurm {}, cons_tres, CR_Core and task/affinity on {} alone",
+        name(release),
+        counted((step.total_tasks / step.tasks) as usize, "node")
     );
-    notes.push(Diagnostic::new("srun", with));
-    if line.words.is_none() {
-        notes.push(Diagnostic::new(
-            "srun",
-            "the line has no `--nic-placement`: with it",
-        ));
+    if line.words().is_none() {
+        said += ", if `--nic-placement` were in the line";
     }
+    notes.push(Diagnostic::new("srun", said));
     Ok((step, tasks))
 }
 
-fn release(text: &str) -> Result<&'static Release, String> {
-    of_version(text).ok_or_else(|| {
-        let known: Vec<String> = RELEASES.iter().map(name).collect();
-        format!("expected one of {}", known.join(", "))
-    })
+fn release(text: &str) -> Result<&'static Release, &'static str> {
+    of_version(text).ok_or("expected a release of Slurm, as 24.11")
 }
 
 fn step_of(

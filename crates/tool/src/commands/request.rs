@@ -63,12 +63,9 @@ impl NodeOptions {
 
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
         let read = describe::read_node(&self.source(), Scope::Full)?;
-        if let Some(path) = self
-            .topology
-            .as_ref()
-            .filter(|path| Path::new(path).is_dir())
-        {
-            refuse_nothing(path, &read.0)?;
+        match &self.topology {
+            Some(path) if Path::new(path).is_dir() => refuse_nothing(path, &read.0)?,
+            _ => {}
         }
         Ok(read)
     }
@@ -87,10 +84,10 @@ pub(super) struct NodeOrMachine {
 impl NodeOrMachine {
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
         match &self.first {
-            Some(name) => Ok(describe::read_node(
-                &NodeSource::Machine(name.clone()),
-                Scope::Full,
-            )?),
+            Some(name) => {
+                let machine = NodeSource::Machine(name.clone());
+                Ok(describe::read_node(&machine, Scope::Full)?)
+            }
             None => self.node.read(),
         }
     }
