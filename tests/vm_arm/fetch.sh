@@ -87,8 +87,11 @@ if [ ! -e root/done ]; then
     mkdir -p root/var/lib/dpkg/info root/var/lib/dpkg/updates
     # no package's script has run: dpkg need only know what is there
     for package in $packages; do
-        dpkg-deb -f "debs/arm64/${package%%:*}"_*.deb | sed '/^Package:/a Status: install ok installed'
+        deb=$(echo "debs/arm64/${package%%:*}"_*.deb)
+        dpkg-deb -f "$deb" | sed '/^Package:/a Status: install ok installed'
         echo
+        if [ "$(dpkg-deb -f "$deb" Multi-Arch)" = same ]; then package=$package:arm64; fi
+        dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's|^\./|/|; s|^/$|/.|; s|\(.\)/$|\1|' > "root/var/lib/dpkg/info/$package.list"
     done > root/var/lib/dpkg/status
     touch root/done
 fi
