@@ -206,13 +206,14 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let mut rails: Vec<&str> = subject
-        .plan
-        .map
-        .rails
-        .iter()
-        .map(|rail| rail.name.as_str())
-        .collect();
+    let map = &subject.plan.map;
+    // without `/dev/infiniband` there is no other
+    let rails = if map.rails.is_empty() {
+        &map.broken
+    } else {
+        &map.rails
+    };
+    let mut rails: Vec<&str> = rails.iter().map(|rail| rail.name.as_str()).collect();
     rails.dedup();
     let asked: Vec<(&str, DeviceAccess)> = rails
         .iter()
@@ -261,7 +262,8 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
             counted(open.len(), "NIC")
         )
     };
-    or_ok(verdicts, (!open.is_empty()).then(good))
+    let any = !open.is_empty() && !map.rails.is_empty();
+    or_ok(verdicts, any.then(good))
 }
 
 pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
