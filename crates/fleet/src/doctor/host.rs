@@ -37,7 +37,9 @@ pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
         }
         (_, 0) if !has_rdma(subject) => Verdict::note(format!("{facts}: it has no RDMA device")),
         (_, 0) => {
-            Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name)
+            let why = subject.plan.wish.admin.selection.unopenable.first();
+            let why = why.map_or("`nic-placement show` says why", |(_, why)| why);
+            Verdict::warn(format!("{facts}: {why}")).about(&topology.name)
         }
         _ => Verdict::ok(facts),
     }]
@@ -206,14 +208,13 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let map = &subject.plan.map;
-    // without `/dev/infiniband` there is no other
-    let rails = if map.rails.is_empty() {
-        &map.broken
-    } else {
-        &map.rails
-    };
-    let mut rails: Vec<&str> = rails.iter().map(|rail| rail.name.as_str()).collect();
+    let mut rails: Vec<&str> = subject
+        .plan
+        .map
+        .rails
+        .iter()
+        .map(|rail| rail.name.as_str())
+        .collect();
     rails.dedup();
     let asked: Vec<(&str, DeviceAccess)> = rails
         .iter()
@@ -262,8 +263,7 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
             counted(open.len(), "NIC")
         )
     };
-    let any = !open.is_empty() && !map.rails.is_empty();
-    or_ok(verdicts, any.then(good))
+    or_ok(verdicts, (!open.is_empty()).then(good))
 }
 
 pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
