@@ -11,6 +11,7 @@
 #
 # Knobs: NIC_PLACEMENT_SLURM_RELEASE=25.05, the one release of Slurm that may load the library, which the packages' version and
 # description then name; NICP_BUILT, a folder with the libraries and the tool for ARCH, in place of packaging/portable.sh's;
+# NICP_TOOL, for another architecture than this machine's: a tool of the same source that runs here and prints the completions;
 # MAINTAINER='NAME <ADDRESS>' and HOMEPAGE=URL, which the packages name.
 set -eu
 
@@ -37,10 +38,10 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$date}
 out=$PWD/target/packages
 staged=$out/$kind-$arch
 
-# the tool prints its own completions, so one is needed that runs here
 built=${NICP_BUILT:-$("$here/portable.sh" "$arch")}
+# the tool prints its own completions, so one is needed that runs here
 tool=$built/nic-placement
-if [ "$arch" != "$(uname -m)" ]; then tool=$("$here/portable.sh" "$(uname -m)")/nic-placement; fi
+if [ "$arch" != "$(uname -m)" ]; then tool=${NICP_TOOL:-$("$here/portable.sh" "$(uname -m)")/nic-placement}; fi
 
 if [ -z "${MAINTAINER:-}" ]; then echo "package: no MAINTAINER='NAME <ADDRESS>': the packages name nobody@localhost" >&2; fi
 if [ -z "${HOMEPAGE:-}" ]; then echo 'package: no HOMEPAGE=URL: the packages name no home' >&2; fi

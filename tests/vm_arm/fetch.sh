@@ -12,7 +12,7 @@ set -eu
 
 cache=$1
 pages=$2
-mkdir -p "$cache/debs/amd64" "$cache/debs/arm64" "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial"
+mkdir -p "$cache"
 cd "$cache"
 
 cannot() {
@@ -23,6 +23,7 @@ cannot() {
 if [ -e host/done ] && [ -e root/done ] && [ -e "kernel-$pages/done" ]; then
     exit 0
 fi
+mkdir -p debs/amd64 debs/arm64 apt/lists/partial apt/cache/archives/partial
 [ "$(id -u)" -eq 0 ] || cannot 'not root: the first run fetches packages with apt-get'
 command -v apt-get > /dev/null || cannot 'this machine has no apt-get'
 [ "$(dpkg --print-architecture)" = amd64 ] || cannot 'qemu and the cross compiler are taken for amd64, which this machine is not'
@@ -49,25 +50,22 @@ what_is_lacking() {
     sed -n 's/^Inst \([^ ]*\) .*/\1/p' plan
 }
 
-if [ ! -e apt/done ]; then
-    [ -n "$(apt-cache show qemu-system-arm 2> log)" ] || apt-get -qq update > log 2>&1 || cannot "apt-get update: $(tail -1 log)"
-    # the same archive.  Debian 12's UEFI (2022.11) takes its flash for memory and so loses the NUMA nodes (edk2 789a72328553
-    # mends it): Debian 13's is taken
-    {
-        apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) main' 'Origin: Debian' 'Identifier: Packages' | sort -u
-        echo "deb $(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | head -1) trixie main"
-    } > apt/list
-    printf '%s\n' 'Package: *' 'Pin: release n=trixie' 'Pin-Priority: 100' > apt/preferences
-    : > apt/status
-    cat > apt/conf << CONF
+[ -n "$(apt-cache show qemu-system-arm 2> log)" ] || apt-get -qq update > log 2>&1 || cannot "apt-get update: $(tail -1 log)"
+# the same archive.  Debian 12's UEFI (2022.11) takes its flash for memory and so loses the NUMA nodes (edk2 789a72328553
+# mends it): Debian 13's is taken
+{
+    apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) main' 'Origin: Debian' 'Identifier: Packages' | sort -u
+    echo "deb $(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | head -1) trixie main"
+} > apt/list
+printf '%s\n' 'Package: *' 'Pin: release n=trixie' 'Pin-Priority: 100' > apt/preferences
+: > apt/status
+cat > apt/conf << CONF
 APT::Architecture "arm64"; APT::Architectures { "arm64"; }; APT::Sandbox::User "root";
 Dir::State::Lists "$PWD/apt/lists"; Dir::State::status "$PWD/apt/status"; Dir::Cache "$PWD/apt/cache";
 Dir::Etc::sourcelist "$PWD/apt/list"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::preferences "$PWD/apt/preferences";
 Dir::Etc::preferencesparts "/dev/null"; Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 CONF
-    arm64 apt-get -qq update > log 2>&1 || cannot "apt-get update for arm64: $(tail -1 log)"
-    touch apt/done
-fi
+arm64 apt-get -qq update > log 2>&1 || cannot "apt-get update for arm64: $(tail -1 log)"
 
 if [ ! -e host/done ]; then
     rm -rf host
@@ -75,6 +73,7 @@ if [ ! -e host/done ]; then
     # shellcheck disable=SC2086  # a list of names
     get amd64 host $packages busybox-static
     get arm64 host qemu-efi-aarch64/trixie
+    rm -rf host/usr/share/AAVMF # the same with room for variables, 385 MB
     touch host/done
 fi
 
@@ -87,8 +86,11 @@ if [ ! -e root/done ]; then
     mkdir -p root/var/lib/dpkg/info root/var/lib/dpkg/updates
     # no package's script has run: dpkg need only know what is there
     for package in $packages; do
-        dpkg-deb -f "debs/arm64/${package%%:*}"_*.deb | sed '/^Package:/a Status: install ok installed'
+        deb=$(echo "debs/arm64/${package%%:*}"_*.deb)
+        dpkg-deb -f "$deb" | sed '/^Package:/a Status: install ok installed'
         echo
+        if [ "$(dpkg-deb -f "$deb" Multi-Arch)" = same ]; then package=$package:arm64; fi
+        dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's|^\./|/|; s|^/$|/.|; s|\(.\)/$|\1|' > "root/var/lib/dpkg/info/$package.list"
     done > root/var/lib/dpkg/status
     touch root/done
 fi
@@ -128,3 +130,4 @@ if [ ! -e "kernel-$pages/done" ]; then
     $busybox depmod -b "$cache/$kernel/root" "$version"
     echo "$version" > "$kernel/done"
 fi
+rm -rf debs

@@ -38,7 +38,7 @@ THREADS=1 PLUGIN='' sh /guest/slurm.sh yes 192.0.2.1 1 'NodeName=n0 NodeAddr=192
 ready 'the node is idle'
 each "$without"
 echo 'dpkg' > doing
-dpkg --install /guest/*.deb > dpkg 2>&1 || { cat dpkg >&2 && exit 1; }
+/usr/bin/dpkg --install /guest/*.deb > dpkg 2>&1 || { cat dpkg >&2 && exit 1; }
 ready 'the packages are installed'
 echo 'include /usr/share/nic-placement/*.conf' > /etc/slurm/plugstack.conf
 each "$with"

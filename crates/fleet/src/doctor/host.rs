@@ -36,7 +36,11 @@ pub fn node(subject: &Examined) -> Verdicts {
             ))
         }
         (_, 0) if !has_rdma(subject) => note(format!("{facts}: it has no RDMA device")),
-        (_, 0) => warn(format!("{facts}: `nic-placement show` says why")).about(&node.name),
+        (_, 0) => {
+            let why = subject.plan.wish.admin.selection.unopenable.first();
+            let why = why.map_or("`nic-placement show` says why", |(_, why)| why);
+            warn(format!("{facts}: {why}")).about(&node.name)
+        }
         _ => ok(facts),
     }]
 }

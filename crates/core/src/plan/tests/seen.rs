@@ -190,6 +190,7 @@ fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
                 cpus: all.clone(),
                 step_cpus: all.clone(),
                 masks: vec![all.clone()],
+                gpu_bind: Some("gpu:per_task:1".to_string()),
                 ..Task::default()
             };
             let variables = &mut task.gpus.variables;
@@ -203,10 +204,20 @@ fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
             let nics = placement.rails.iter();
             let nics = nics.map(|(rail, path)| format!("{} {path:?}", plan.map.rail(*rail)));
             let (cpus, mems) = (placement.cpus.to_string(), placement.mems.to_string());
-            println!("{:?}", placement.notes);
             (gpu, nics.collect::<Vec<_>>().join(","), cpus, mems)
         });
-        println!("{scope:?} {:#?}", own.collect::<Vec<_>>());
+        let cpus = match scope >= Scope::Cores {
+            true => ["0-35", "36-71", "72-107", "108-143"],
+            false => ["0-71", "0-71", "72-143", "72-143"],
+        };
+        let expected = [
+            ("0008:01:00.0", "mlx5_0:1 Node", cpus[0], "0"),
+            ("0009:01:00.0", "mlx5_1:1 Node", cpus[1], "0"),
+            ("10018:01:00.0", "mlx5_3:1 Node", cpus[2], "1"),
+            ("10019:01:00.0", "mlx5_4:1 Node", cpus[3], "1"),
+        ];
+        let expected = expected
+            .map(|(gpu, nic, cpus, mems)| (gpu.into(), nic.into(), cpus.into(), mems.into()));
+        assert_eq!(own.collect::<Vec<_>>(), expected, "{scope:?}");
     }
-    panic!();
 }

@@ -365,6 +365,16 @@ fn a_file_of_procfs_is_read_to_its_end() {
 }
 
 #[test]
+fn an_attribute_of_a_kernel_with_larger_pages_is_read_to_its_end() {
+    // aarch64's are of 4, 16 or 64 KiB
+    for length in [0, 4095, 4096, 4097, 16384, Root::MAX_FILE] {
+        let attribute = vec![b'x'; length];
+        let read = read_all(&attribute[..], true);
+        assert!(read.is_ok_and(|read| read == attribute), "{length}");
+    }
+}
+
+#[test]
 fn a_file_beyond_the_bound_is_passed_over_with_a_note() {
     let place = Place::new("long");
     place.file("sys/class/fits", &"x".repeat(Root::MAX_FILE));
