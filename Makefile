@@ -26,7 +26,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench \
-	pictures test-host soak deb rpm dist \
+	first-hour pictures test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
 help:           ## this list
@@ -108,6 +108,9 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm $(nobody) arch=aarch64
 	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
+
+first-hour:     ## target/first-hour.tar.xz, which asks a machine with a GPU all that we have never asked one (root, apt, PyPI)
+	tests/gpu/pack.sh
 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
 of_host = abi host capi captured exec refresh tool transcripts

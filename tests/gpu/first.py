@@ -28,7 +28,8 @@ LIBRARIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/l
 class First:
     def __init__(self, out, seconds):
         self.run = Run(out, seconds)
-        self.lock = threading.Lock()
+        # a signal's handler may save while a save is under way
+        self.lock = threading.RLock()
         self.result = {
             "format": "nic-placement first hour",
             "version": 1,
@@ -479,7 +480,7 @@ def main():
         if done.acquire(blocking=False):
             first.say("cut off")
             try:
-                code = first.finish(False)
+                first.finish(False)
             finally:
                 os._exit(1)
 

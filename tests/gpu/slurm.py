@@ -287,7 +287,7 @@ def writable(folder, plugin):
 STEPS = [
     ("a GPU for the task", ["-n1", "--gpus-per-task=1"], None),
     ("all GPUs by gres", ["-n1", "--gres=gpu:N"], False),
-    ("two tasks that see the same", ["-n2", "--gres=gpu:1", "--overcommit"], None),
+    ("two tasks that see the same", ["-n2", "--gres=gpu:1", "--overcommit"], False),
     ("a GPU for each task", ["-nN", "--gpus-per-task=1", "--overcommit"], None),
     ("all CPUs, bound near the GPU", ["-n1", "--gpus-per-task=1", "-cC"], False),
     # without a device cgroup it sees all GPUs, of which Slurm gave it none

@@ -53,7 +53,7 @@ impl Witness {
 pub enum GpusBy {
     /// PCI addresses
     Address,
-    /// the same; NCCL's dump has no host bridges, so that NODE is PHB, and no NIC whose ports are down
+    /// the same; NCCL's dump has no host bridges, so NODE is PHB, and no NIC whose ports are down
     Nccl,
     /// positions: a matrix has no addresses
     Position,
