@@ -185,6 +185,11 @@ class First:
 
     def slurm(self):
         of = self.result["slurm"]
+        self.slurms(of)
+        if of.get("not_tried"):
+            self.run.cannot("Slurm: %s" % of["not_tried"])
+
+    def slurms(self, of):
         if os.geteuid() != 0:
             of["not_tried"] = "it needs root"
             return
@@ -197,7 +202,7 @@ class First:
             of["not_tried"] = "no %s here" % ", ".join("`%s`" % name for name in cluster.missing)
             return
         plugin, why = slurm.device_cgroup()
-        of["free"] = self.one_slurm("free", False, plugin)
+        of["free"] = self.one_slurm("free", False, None)
         if plugin:
             of["constrained"] = self.one_slurm("constrained", True, plugin)
         else:

@@ -60,7 +60,7 @@ def work_folder(out):
             folder = tempfile.mkdtemp(prefix="nic-placement-first-", dir=parent)
         except OSError:
             continue
-        trial = os.path.join(folder, "trial")
+        trial = os.path.join(folder, "true")
         try:
             shutil.copy(os.path.realpath(shutil.which("true")), trial)
             if subprocess.run([trial], timeout=5).returncode == 0:
@@ -165,7 +165,9 @@ class Slurm:
             cgroups += ["ConstrainDevices=yes", "ConstrainCores=no", "ConstrainRAMSpace=no"]
             if cgroup == "cgroup/v2":
                 # without systemd's bus slurmd makes its own cgroup (cgroup.conf(5))
-                cgroups.append("IgnoreSystemd=yes")
+                cgroups += ["IgnoreSystemd=yes", "CgroupAutomount=yes"]
+                # where systemd would have made this one
+                os.makedirs("/sys/fs/cgroup/system.slice", exist_ok=True)
         write(at("etc", "cgroup.conf"), cgroups)
         self.env = dict(os.environ, SLURM_CONF=at("etc", "slurm.conf"))
         for variable in list(self.env):
@@ -205,9 +207,10 @@ class Slurm:
         return "the node did not become idle: %s; %s" % ((said and said.text.strip()) or "no answer", self.last_words("slurmd", name))
 
     def resolves(self, host):
-        """An image without /etc/hosts does not know localhost; Slurm would not start."""
+        """Slurm would not start: an image without /etc/hosts does not know localhost, and where loopback has the only address
+        no name has one (Slurm asks with AI_ADDRCONFIG, src/common/util-net.c)."""
         try:
-            addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
+            addresses = {found[4][0] for found in socket.getaddrinfo(host, None, flags=socket.AI_ADDRCONFIG)}
         except OSError:
             addresses = set()
         if addresses and addresses <= {"127.0.0.1", "::1"}:
@@ -234,7 +237,7 @@ class Slurm:
             self.run.cannot("processes that did not end: %s" % ", ".join(map(str, left)))
         for log in glob.glob(os.path.join(self.dir, "log", "*.log")) + glob.glob(os.path.join(self.dir, "etc", "*.conf")):
             shutil.copy(log, self.run.path("slurm/%s-%s" % (name, os.path.basename(log)), "txt"))
-        for cgroups in glob.glob("/sys/fs/cgroup/*/slurm_" + self.node) + glob.glob("/sys/fs/cgroup/slurm_" + self.node):
+        for cgroups in glob.glob("/sys/fs/cgroup/*/*%s*" % self.node):
             for folder, _, _ in os.walk(cgroups, topdown=False):
                 try:
                     os.rmdir(folder)
