@@ -48,7 +48,7 @@ class First:
             "report": None,
         }
         self.log = open(os.path.join(out, "first.log"), "w")
-        self.ways, self.work, self.cluster = [], None, None
+        self.ways, self.work, self.cluster, self.undo = [], None, None, None
         # of another process's file no old figure may stay
         self.save()
 
@@ -201,6 +201,7 @@ class First:
         if cluster.missing:
             of["not_tried"] = "no %s here" % ", ".join("`%s`" % name for name in cluster.missing)
             return
+        self.undo = slurm.second_address(self.run)
         plugin, why = slurm.device_cgroup()
         of["free"] = self.one_slurm("free", False, None)
         if plugin:
@@ -366,6 +367,8 @@ class First:
             self.run.cannot("processes that did not end: %s" % ", ".join(map(str, left)))
         if self.work:
             shutil.rmtree(self.work, ignore_errors=True)
+        if self.undo:
+            self.undo()
         of = self.result
         of["complete"] = complete
         compared = sum(one["compared"] for one in of["witnesses"])

@@ -6,6 +6,7 @@ has to be set for the tasks, which are this machine's own programs.  Without tha
 """
 
 import ctypes
+import fcntl
 import glob
 import os
 import re
@@ -207,13 +208,8 @@ class Slurm:
         return "the node did not become idle: %s; %s" % ((said and said.text.strip()) or "no answer", self.last_words("slurmd", name))
 
     def resolves(self, host):
-        """Slurm would not start: an image without /etc/hosts does not know localhost, and where loopback has the only address
-        no name has one (Slurm asks with AI_ADDRCONFIG, src/common/util-net.c)."""
-        try:
-            addresses = {found[4][0] for found in socket.getaddrinfo(host, None, flags=socket.AI_ADDRCONFIG)}
-        except OSError:
-            addresses = set()
-        if addresses and addresses <= {"127.0.0.1", "::1"}:
+        """An image without /etc/hosts does not know localhost, and Slurm would not listen there."""
+        if lookup(host) == {"127.0.0.1"}:
             return True
         self.run.cannot("`%s` is not a name of loopback here: for its seconds Slurm listens at all addresses" % host)
         return False
@@ -264,6 +260,36 @@ def own_name(run):
     """A name that resolves to loopback, for this process and those below it: Slurm listens at its host's name."""
     if limits.libc.unshare(CLONE_NEWUTS) != 0 or limits.libc.sethostname(b"localhost", 9) != 0:
         run.cannot("no name of a host of its own (unshare: %s)" % os.strerror(ctypes.get_errno()))
+
+
+def lookup(host):
+    """As 22.05.8 asks: IPv4, and AI_ADDRCONFIG (getaddrinfo(3))."""
+    try:
+        return {found[4][0] for found in socket.getaddrinfo(host, None, socket.AF_INET, flags=socket.AI_ADDRCONFIG)}
+    except OSError:
+        return set()
+
+
+def second_address(run):
+    """Where 127.0.0.1 is the only address, glibc finds none for AI_ADDRCONFIG, not even that one: loopback gets another for the
+    time.  What undoes it, or None."""
+    if lookup("127.0.0.1"):
+        return None
+    name = b"lo:first"
+    # ifreq of netdevice(7); SIOCSIFADDR, SIOCSIFFLAGS
+    request = struct.pack("16sHH4s16x", name, socket.AF_INET, 0, socket.inet_aton("127.0.0.2"))
+
+    def undo():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as at:
+            fcntl.ioctl(at, 0x8914, struct.pack("16sH22x", name, 0))
+
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as at:
+            fcntl.ioctl(at, 0x8916, request)
+        return undo
+    except OSError as error:
+        run.cannot("loopback has the only address, and can have no second one: %s" % error.strerror)
+        return None
 
 
 def device_cgroup():
