@@ -26,7 +26,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-arm test-libraries test-newest bench \
-	pictures test-host soak deb rpm dist \
+	first-hour pictures test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
 help:           ## this list
@@ -119,6 +119,9 @@ test-arm:       ## the arm64 packages on Debian's arm64 kernel and Slurm, in a g
 	$(CARGO) build --locked -p nic-placement-cli
 	NICP_TOOL=$(target)/debug/nic-placement $(MAKE) deb $(nobody) arch=aarch64
 	ARM=$(ARM) $(CARGO) test --locked --test vm_arm
+
+first-hour:     ## target/first-hour.tar.xz, which asks a machine with a GPU all that we have never asked one (root, apt, PyPI)
+	tests/gpu/pack.sh
 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
 of_host = abi host capi captured exec refresh tool transcripts

@@ -239,6 +239,7 @@ fn clusters() -> String {
     match sent().len() {
         0 => "**No GPU cluster has run this yet.** The tests show what works, on a real Slurm whose nodes play GPU nodes.\n"
             .to_string(),
+        1 => "Run on one kind of real node: [docs/results.md](docs/results.md).\n".to_string(),
         count => format!("Run on {count} kinds of real nodes: [docs/results.md](docs/results.md).\n"),
     }
 }

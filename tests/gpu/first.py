@@ -28,7 +28,8 @@ LIBRARIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/l
 class First:
     def __init__(self, out, seconds):
         self.run = Run(out, seconds)
-        self.lock = threading.Lock()
+        # a signal's handler may save while a save is under way
+        self.lock = threading.RLock()
         self.result = {
             "format": "nic-placement first hour",
             "version": 1,
@@ -47,7 +48,7 @@ class First:
             "report": None,
         }
         self.log = open(os.path.join(out, "first.log"), "w")
-        self.ways, self.work, self.cluster = [], None, None
+        self.ways, self.work, self.cluster, self.undo = [], None, None, None
         # of another process's file no old figure may stay
         self.save()
 
@@ -184,6 +185,11 @@ class First:
 
     def slurm(self):
         of = self.result["slurm"]
+        self.slurms(of)
+        if of.get("not_tried"):
+            self.run.cannot("Slurm: %s" % of["not_tried"])
+
+    def slurms(self, of):
         if os.geteuid() != 0:
             of["not_tried"] = "it needs root"
             return
@@ -195,8 +201,9 @@ class First:
         if cluster.missing:
             of["not_tried"] = "no %s here" % ", ".join("`%s`" % name for name in cluster.missing)
             return
+        self.undo = slurm.second_address(self.run)
         plugin, why = slurm.device_cgroup()
-        of["free"] = self.one_slurm("free", False, plugin)
+        of["free"] = self.one_slurm("free", False, None)
         if plugin:
             of["constrained"] = self.one_slurm("constrained", True, plugin)
         else:
@@ -360,6 +367,8 @@ class First:
             self.run.cannot("processes that did not end: %s" % ", ".join(map(str, left)))
         if self.work:
             shutil.rmtree(self.work, ignore_errors=True)
+        if self.undo:
+            self.undo()
         of = self.result
         of["complete"] = complete
         compared = sum(one["compared"] for one in of["witnesses"])
@@ -479,7 +488,7 @@ def main():
         if done.acquire(blocking=False):
             first.say("cut off")
             try:
-                code = first.finish(False)
+                first.finish(False)
             finally:
                 os._exit(1)
 

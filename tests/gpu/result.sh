@@ -35,7 +35,9 @@ elif re.search(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-", json.dumps(repo
 if faults:
     sys.exit("result: `%s` cannot be taken: %s" % (path, "; ".join(faults)))
 if not name:
-    name = re.sub(r"[^a-z0-9]+", "-", report["machine"].lower()).strip("-")[:60]
+    name = re.sub(r"[^a-z0-9]+", "-", report["machine"].lower()).strip("-")
+    while len(name) > 60:
+        name = name.rpartition("-")[0] or name[:60]
 os.makedirs(folder, exist_ok=True)
 target = os.path.join(folder, name + ".json")
 with open(target, "w") as file:

@@ -6,6 +6,7 @@ has to be set for the tasks, which are this machine's own programs.  Without tha
 """
 
 import ctypes
+import fcntl
 import glob
 import os
 import re
@@ -60,7 +61,7 @@ def work_folder(out):
             folder = tempfile.mkdtemp(prefix="nic-placement-first-", dir=parent)
         except OSError:
             continue
-        trial = os.path.join(folder, "trial")
+        trial = os.path.join(folder, "true")
         try:
             shutil.copy(os.path.realpath(shutil.which("true")), trial)
             if subprocess.run([trial], timeout=5).returncode == 0:
@@ -165,7 +166,9 @@ class Slurm:
             cgroups += ["ConstrainDevices=yes", "ConstrainCores=no", "ConstrainRAMSpace=no"]
             if cgroup == "cgroup/v2":
                 # without systemd's bus slurmd makes its own cgroup (cgroup.conf(5))
-                cgroups.append("IgnoreSystemd=yes")
+                cgroups += ["IgnoreSystemd=yes", "CgroupAutomount=yes"]
+                # where systemd would have made this one
+                os.makedirs("/sys/fs/cgroup/system.slice", exist_ok=True)
         write(at("etc", "cgroup.conf"), cgroups)
         self.env = dict(os.environ, SLURM_CONF=at("etc", "slurm.conf"))
         for variable in list(self.env):
@@ -205,12 +208,8 @@ class Slurm:
         return "the node did not become idle: %s; %s" % ((said and said.text.strip()) or "no answer", self.last_words("slurmd", name))
 
     def resolves(self, host):
-        """An image without /etc/hosts does not know localhost; Slurm would not start."""
-        try:
-            addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
-        except OSError:
-            addresses = set()
-        if addresses and addresses <= {"127.0.0.1", "::1"}:
+        """An image without /etc/hosts does not know localhost, and Slurm would not listen there."""
+        if lookup(host) == {"127.0.0.1"}:
             return True
         self.run.cannot("`%s` is not a name of loopback here: for its seconds Slurm listens at all addresses" % host)
         return False
@@ -234,7 +233,7 @@ class Slurm:
             self.run.cannot("processes that did not end: %s" % ", ".join(map(str, left)))
         for log in glob.glob(os.path.join(self.dir, "log", "*.log")) + glob.glob(os.path.join(self.dir, "etc", "*.conf")):
             shutil.copy(log, self.run.path("slurm/%s-%s" % (name, os.path.basename(log)), "txt"))
-        for cgroups in glob.glob("/sys/fs/cgroup/*/slurm_" + self.node) + glob.glob("/sys/fs/cgroup/slurm_" + self.node):
+        for cgroups in glob.glob("/sys/fs/cgroup/*/*%s*" % self.node):
             for folder, _, _ in os.walk(cgroups, topdown=False):
                 try:
                     os.rmdir(folder)
@@ -263,6 +262,36 @@ def own_name(run):
         run.cannot("no name of a host of its own (unshare: %s)" % os.strerror(ctypes.get_errno()))
 
 
+def lookup(host):
+    """As 22.05.8 asks: IPv4, and AI_ADDRCONFIG (getaddrinfo(3))."""
+    try:
+        return {found[4][0] for found in socket.getaddrinfo(host, None, socket.AF_INET, flags=socket.AI_ADDRCONFIG)}
+    except OSError:
+        return set()
+
+
+def second_address(run):
+    """Where 127.0.0.1 is the only address, glibc finds none for AI_ADDRCONFIG, not even that one: loopback gets another for the
+    time.  What undoes it, or None."""
+    if lookup("127.0.0.1"):
+        return None
+    name = b"lo:first"
+    # ifreq of netdevice(7); SIOCSIFADDR, SIOCSIFFLAGS
+    request = struct.pack("16sHH4s16x", name, socket.AF_INET, 0, socket.inet_aton("127.0.0.2"))
+
+    def undo():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as at:
+            fcntl.ioctl(at, 0x8914, struct.pack("16sH22x", name, 0))
+
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as at:
+            fcntl.ioctl(at, 0x8916, request)
+        return undo
+    except OSError as error:
+        run.cannot("loopback has the only address, and can have no second one: %s" % error.strerror)
+        return None
+
+
 def device_cgroup():
     """(Slurm's plugin, None), or (None, the reason why devices cannot be constrained here)."""
     legacy = "/sys/fs/cgroup/devices"
@@ -287,7 +316,7 @@ def writable(folder, plugin):
 STEPS = [
     ("a GPU for the task", ["-n1", "--gpus-per-task=1"], None),
     ("all GPUs by gres", ["-n1", "--gres=gpu:N"], False),
-    ("two tasks that see the same", ["-n2", "--gres=gpu:1", "--overcommit"], None),
+    ("two tasks that see the same", ["-n2", "--gres=gpu:1", "--overcommit"], False),
     ("a GPU for each task", ["-nN", "--gpus-per-task=1", "--overcommit"], None),
     ("all CPUs, bound near the GPU", ["-n1", "--gpus-per-task=1", "-cC"], False),
     # without a device cgroup it sees all GPUs, of which Slurm gave it none

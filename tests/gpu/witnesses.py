@@ -91,23 +91,23 @@ def matrix_of_show(text):
 
 
 def topo(node, text, to):
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    lines = text.splitlines()
+    """The matrix of `nvidia-smi topo -m`, whose columns are tabs apart; people's copies of it have blanks."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     names = dict(re.findall(r"^\s*(NIC\d+): (\S+)\s*$", text, re.M))
-    head = next((line for line in lines if re.match(r"\s+GPU\d", line)), "")
-    # the columns of affinity have names of two words
-    columns = re.findall(r"GPU\d+|NIC\d+|CPU Affinity|NUMA Affinity|GPU NUMA ID|\S+", head)
-    rows = {line.split()[0]: line for line in lines if re.match(r"(GPU|NIC)\d+\s", line)}
+    head = next((line for line in lines if re.match(r"\s*GPU0(\s+(?!X\b)|$)", line)), "")
+    columns = head.split("CPU Affinity")[0].split()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line != head and line.split()[:1]}
+    rows = {name: cells for name, cells in rows.items() if name in columns}
     to.add("GPUs", len(node.gpus), sum(name.startswith("GPU") for name in rows))
     for index, gpu in enumerate(node.gpus):
-        cells = re.split(r"\t+|\s{2,}", rows.get("GPU%d" % index, "").strip())[1:]
-        cells = [cell.strip() for cell in cells if cell.strip()]
+        cells = rows.get("GPU%d" % index, [])
         for column, cell in zip(columns, cells):
             nic = names.get(column, column)
-            if column.startswith("NIC") and (index, nic) in node.paths:
+            if (index, nic) in node.paths:
                 to.add("GPU %d to %s" % (index, nic), node.paths[index, nic], cell)
-            elif column == "CPU Affinity" and node.cpus_of(gpu) and cpus(cell):
-                to.add("CPUs of GPU %d" % index, in_short(node.cpus_of(gpu)), in_short(cpus(cell)))
+        near = cells[len(columns)] if "CPU Affinity" in head and len(cells) > len(columns) else ""
+        if node.cpus_of(gpu) and cpus(near):
+            to.add("CPUs of GPU %d" % index, in_short(node.cpus_of(gpu)), in_short(cpus(near)))
 
 
 def in_short(numbers):
@@ -266,8 +266,8 @@ ASKED = [
     ("0/nvidia-smi-p2p", ["nvidia-smi", "topo", "-p2p", "r"], 45),
     ("0/nvidia-smi-c2c", ["nvidia-smi", "c2c", "-s"], 45),
     ("0/nvidia-smi-nvlink", ["nvidia-smi", "nvlink", "-s"], 45),
-    ("0/lspci", ["lspci", "-Dnnvv"], 30),
-    ("0/lspci-tree", ["lspci", "-Dtnn"], 30),
+    ("0/lspci", ["lspci", "-Dnnvv"], 15),
+    ("0/lspci-tree", ["lspci", "-Dtnn"], 15),
     # without the word it leaves out the CPUs that a container may not use
     ("0/lstopo", ["lstopo-no-graphics", "--disallowed", "--whole-io", "--of", "xml"], 30),
     ("0/rdma-link", ["rdma", "link"], 20),

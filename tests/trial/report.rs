@@ -237,6 +237,11 @@ fn a_folder_that_is_none_and_outputs_of_any_bytes_end_in_words() {
         trial.write(name, bytes);
     }
     let report = trial.report();
+    let folder = trial.0.to_str().unwrap();
+    assert!(
+        !report.to_json().contains(folder),
+        "a path may name a user: {report:?}"
+    );
     assert_eq!(
         report.ways[0].not_tried.as_deref(),
         Some("no task answered")

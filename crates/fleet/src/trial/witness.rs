@@ -52,7 +52,7 @@ impl Witness {
 #[derive(Clone, Copy, PartialEq)]
 pub enum GpusBy {
     Address,
-    /// the same; NCCL's dump has no host bridges, so that NODE is PHB, and no NIC whose ports are down
+    /// the same; NCCL's dump has no host bridges, so NODE is PHB, and no NIC whose ports are down
     Nccl,
     /// positions: a matrix has no addresses
     Position,

@@ -49,8 +49,10 @@ impl Folder {
         if !self.is_there(&file) {
             return Err(self.why(name));
         }
-        let source = NodeSource::Topology(self.path(&file).display().to_string());
-        let node = describe::read_node(&source, Scope::Full).map_err(|why| why.to_string())?;
+        let path = self.path(&file).display().to_string();
+        let node = describe::read_node(&NodeSource::Topology(path.clone()), Scope::Full)
+            // a path may name a user
+            .map_err(|why| why.to_string().replace(&path, &file))?;
         Ok(node.0)
     }
 }
@@ -302,8 +304,8 @@ fn bytes(text: &str) -> BTreeMap<String, u64> {
         .filter_map(|report| report.traffic)
         .flat_map(|traffic| traffic.nics)
     {
-        if nic.sent() > 0 {
-            let bytes = nic.sent();
+        let bytes = nic.sent();
+        if bytes > 0 {
             let sum = sent.entry(nic.name).or_default();
             *sum = sum.saturating_add(bytes);
         }

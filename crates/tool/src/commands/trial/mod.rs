@@ -56,7 +56,7 @@ pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure
     match &options.folder {
         Some(folder) if options.check => check(folder, page),
         Some(folder) => {
-            let report = assemble::report(&Folder(folder.to_path_buf()))?;
+            let report = assemble::report(&Folder(folder.clone()))?;
             output::write_own(&folder.join(REPORT), report.to_json().as_bytes())?;
             output::write_own(&folder.join("report.md"), report.to_markdown().as_bytes())?;
             Ok(())
