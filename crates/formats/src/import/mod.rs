@@ -44,14 +44,21 @@ fn numa_node(os_index: u32, cpus: CpuSet) -> NumaNode {
     }
 }
 
-/// `None` for an x86 without its maker, family and model.
-fn processor(arch: Arch, x86: impl FnOnce() -> Option<(CpuVendor, u32, u32)>) -> Option<Processor> {
+/// `None` for an x86 without CPUID's vendor string, family and model.
+fn processor<'t>(
+    arch: Arch,
+    x86: impl FnOnce() -> Option<(&'t str, u32, u32)>,
+) -> Option<Processor> {
     let x86 = match arch {
-        Arch::X86 => Some(x86().map(|(vendor, family, model)| X86 {
-            vendor,
-            family,
-            model,
-        })?),
+        Arch::X86 => {
+            let (word, family, model) = x86()?;
+            let mut vendors = CpuVendor::ALL.iter().map(|(vendor, _)| *vendor);
+            Some(X86 {
+                vendor: vendors.find(|vendor| vendor.to_string() == word)?,
+                family,
+                model,
+            })
+        }
         Arch::Arm | Arch::Power => None,
     };
     Some(Processor { arch, x86 })

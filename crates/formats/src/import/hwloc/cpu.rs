@@ -4,7 +4,7 @@
 use super::object::{Object, Objects};
 use crate::import::{Imported, Result, numa_node};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, Processor, Pu};
+use nic_placement_core::topology::{Arch, Bitmap, CpuSet, Processor, Pu};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
@@ -26,9 +26,8 @@ pub(super) fn processor(file: &Objects) -> Option<Processor> {
         _ => Arch::X86,
     };
     crate::import::processor(arch, || {
-        let vendor = CpuVendor::from_word(info("CPUVendor")?)?;
         Some((
-            vendor,
+            info("CPUVendor")?,
             number("CPUFamilyNumber")?,
             number("CPUModelNumber")?,
         ))

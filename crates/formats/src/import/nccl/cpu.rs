@@ -4,7 +4,7 @@
 use super::{Element, INVENTED_HOSTS, Place, Reader, elements, values};
 use crate::import::{BadText, numa_node, shown};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Arch, CpuSet, CpuVendor, HostBridge, PciParent, Processor};
+use nic_placement_core::topology::{Arch, CpuSet, HostBridge, PciParent, Processor};
 
 impl<'a> Reader<'a> {
     pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
@@ -105,8 +105,7 @@ fn processor(cpu: Element<'_>) -> Option<Processor> {
     };
     let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
     crate::import::processor(arch, || {
-        let vendor = CpuVendor::from_word(cpu.attribute("vendor")?)?;
         let family = values::family(number("familyid")?)?;
-        Some((vendor, family, number("modelid")?))
+        Some((cpu.attribute("vendor")?, family, number("modelid")?))
     })
 }
