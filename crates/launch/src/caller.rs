@@ -34,14 +34,11 @@ fn is_of_the_host(map: &str) -> bool {
 pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = topology
+        let some_open = topology
             .gpus
             .iter()
             .zip(&before)
-            .filter(|(other, _)| other.vendor == gpu.vendor);
-        let some_open = of_vendor
-            .into_iter()
-            .any(|(_, access)| *access == Access::Allowed);
+            .any(|(other, access)| other.vendor == gpu.vendor && *access == Access::Allowed);
         if some_open && *access == Access::Unknown && gpu.device_node().is_some() {
             *access = Access::Denied;
         }
