@@ -44,7 +44,7 @@ pub struct Subject<'a> {
 /// The map, with a line feed at its end.
 pub fn write(format: Format, subject: Subject) -> Result<String, NoMap> {
     match format {
-        Format::Json => Ok(json(subject)),
+        Format::Json => json(subject),
         Format::Sglang => sglang(subject),
         Format::Mooncake => mooncake(subject),
     }
@@ -75,7 +75,7 @@ struct Nic<'a> {
     path: String,
 }
 
-fn json(subject: Subject) -> String {
+pub fn json(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, .. } = subject;
     let nic = |choice: &RailUse| {
         let rail = node.rail(choice.rail);
@@ -104,11 +104,11 @@ fn json(subject: Subject) -> String {
         gpus: subject.gpus.iter().enumerate().map(gpu).collect(),
     };
     // JSON can hold all of these structures
-    serde_json::to_string_pretty(&map).unwrap_or_default() + "\n"
+    Ok(serde_json::to_string_pretty(&map).unwrap_or_default() + "\n")
 }
 
 /// `{"0":"mlx5_0,mlx5_1","1":"mlx5_2"}`: for each GPU names without ports.
-fn sglang(subject: Subject) -> Result<String, NoMap> {
+pub fn sglang(subject: Subject) -> Result<String, NoMap> {
     let mut entries = Vec::with_capacity(subject.gpus.len());
     for index in 0..subject.gpus.len() {
         let names = names(subject.rails_of(index)?);
@@ -122,7 +122,7 @@ fn sglang(subject: Subject) -> Result<String, NoMap> {
 /// A build of Mooncake has its own name for GPU memory
 /// (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
 /// tent/src/platform/rocm/rocm_probe.cpp); if the map lacks it, Mooncake takes any NIC.
-fn mooncake(subject: Subject) -> Result<String, NoMap> {
+pub fn mooncake(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, .. } = subject;
     let mut lines = Vec::new();
     let mut add = |name: String, near: Vec<&str>| {

@@ -113,7 +113,8 @@ impl Plan {
 
     /// The variables that a task's evidence must hold if the task has them, and `more`: sorted.
     pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<Cow<'static, str>> {
-        let mut names: Vec<_> = libraries::NAMES.iter().copied().map(Cow::from).collect();
+        let names = libraries::NAMES.into_iter().filter(|name| !name.is_empty());
+        let mut names: Vec<_> = names.map(Cow::from).collect();
         let templates = self.wish.admin.templates.iter();
         let templates = templates.map(|template| template.name().to_string().into());
         let more = gpus::VARIABLES.iter().chain(more).copied();

@@ -36,9 +36,7 @@ pub(crate) fn without_absent(mut grant: GpuGrant, node: &Topology) -> GpuGrant {
             .gpus
             .iter()
             .zip(&before)
-            .filter(|(other, _)| other.vendor == gpu.vendor)
-            .into_iter()
-            .any(|(_, access)| *access == Access::Allowed);
+            .any(|(other, access)| other.vendor == gpu.vendor && *access == Access::Allowed);
         if some_open && *access == Access::Unknown && gpu.device_node().is_some() {
             *access = Access::Denied;
         }

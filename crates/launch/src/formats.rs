@@ -1,7 +1,7 @@
 //! The formats of a node's map, by their words.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::maps::{Format, NoMap, Subject, pairs, write};
+use nic_placement_core::maps::{self, NoMap, Subject, pairs};
 use nic_placement_core::topology::GpuIndex;
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ pub type Write = fn(Subject) -> Result<String, NoMap>;
 pub const FORMATS: [(&str, Write, &str); 4] = [
     (
         "json",
-        |subject| write(Format::Json, subject),
+        maps::json,
         "the project's own, by index, UUID and PCI address",
     ),
     (
         "sglang",
-        |subject| write(Format::Sglang, subject),
+        maps::sglang,
         "SGLang's --disaggregation-ib-device",
     ),
     (
         "mooncake",
-        |subject| write(Format::Mooncake, subject),
+        maps::mooncake,
         "a file for Mooncake's MC_CUSTOM_TOPO_JSON",
     ),
     ("vllm", vllm, "the two variables of vLLM"),
@@ -51,6 +51,7 @@ fn vllm(subject: Subject) -> Result<String, NoMap> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nic_placement_core::maps::{Format, write};
     use nic_placement_core::policy;
     use nic_placement_core::wish::Wish;
     use nic_placement_node::platform;

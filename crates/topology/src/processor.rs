@@ -59,12 +59,6 @@ impl CpuVendor {
         (CpuVendor::Hygon, 9),
         (CpuVendor::Zhaoxin, 10),
     ];
-
-    /// The vendor of CPUID's vendor string, which is also its `Display`.
-    pub fn from_word(word: &str) -> Option<CpuVendor> {
-        let mut vendors = CpuVendor::ALL.iter().map(|(vendor, _)| *vendor);
-        vendors.find(|vendor| vendor.to_string() == word)
-    }
 }
 
 display_as_serialized!(CpuVendor);

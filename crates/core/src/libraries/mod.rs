@@ -121,42 +121,37 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
         .chain([marker::NAME])
 }
 
-/// The names that are set, reported or evidence, sorted, some more than once.  The compiler orders
-/// them: in each step that took 50,000 instructions.
-pub(crate) const NAMES: &[&str] = KNOWN.0.split_at(KNOWN.1).0;
-
-/// Names, and their number.
-type Known = ([&'static str; 128], usize);
-
-const KNOWN: Known = {
-    let (mut known, mut row) = (([""; 128], 0), 0);
+/// The names that are set, reported or evidence, behind empty ones: sorted, some more than once.
+/// The compiler orders them: in each step that took 50,000 instructions.
+pub(crate) const NAMES: [&str; 128] = {
+    let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {
         let (of, mut at) = (LIBRARIES[row], 0);
         while at < of.variables.len() {
-            known = with(known, of.variables[at].0);
+            names = with(names, of.variables[at].0);
             at += 1;
         }
         at = 0;
         while at < of.evidence.len() {
-            known = with(known, of.evidence[at]);
+            names = with(names, of.evidence[at]);
             at += 1;
         }
         if let Some((name, _)) = of.never {
-            known = with(known, name);
+            names = with(names, name);
         }
         row += 1;
     }
-    with(known, marker::NAME)
+    with(names, marker::NAME)
 };
 
-const fn with((mut names, mut at): Known, name: &'static str) -> Known {
-    let count = at + 1;
-    while at > 0 && is_before(name.as_bytes(), names[at - 1].as_bytes()) {
-        names[at] = names[at - 1];
-        at -= 1;
+const fn with(mut names: [&'static str; 128], name: &'static str) -> [&'static str; 128] {
+    let mut at = 1;
+    while at < names.len() && is_before(names[at].as_bytes(), name.as_bytes()) {
+        names[at - 1] = names[at];
+        at += 1;
     }
-    names[at] = name;
-    (names, count)
+    names[at - 1] = name;
+    names
 }
 
 const fn is_before(one: &[u8], other: &[u8]) -> bool {

@@ -34,7 +34,6 @@ impl TaskPlan<'_> {
             .collect()
     }
 
-    /// The variables that are set.
     fn names_set(&self) -> Vec<String> {
         let set = self
             .variables

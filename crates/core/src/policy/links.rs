@@ -34,7 +34,6 @@ struct Below {
     number: Option<u16>,
 }
 
-/// All links above GPUs and rails.
 pub(super) struct Links {
     /// by the device below each
     below: BTreeMap<PciAddress, Below>,

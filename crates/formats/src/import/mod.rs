@@ -49,7 +49,7 @@ fn numa_node(os_index: u32, cpus: CpuSet) -> NumaNode {
     }
 }
 
-/// `None` for an x86 without its maker, family and model.
+/// `None` for an x86 without CPUID's vendor string, family and model.
 fn processor(
     arch: Arch,
     vendor: Option<&str>,
@@ -57,7 +57,9 @@ fn processor(
     model: Option<u32>,
 ) -> Option<Processor> {
     let x86 = || {
-        let vendor = CpuVendor::from_word(vendor?)?;
+        let mut vendors = CpuVendor::ALL.iter().map(|(vendor, _)| *vendor);
+        let word = vendor?;
+        let vendor = vendors.find(|vendor| vendor.to_string() == word)?;
         let (family, model) = (family?, model?);
         Some(X86 {
             vendor,

@@ -142,7 +142,6 @@ impl<'p> Load<'p> {
         levels.try_fold(own, |share, level| enough(share.min(level)))
     }
 
-    /// The number of paths that cross a link.
     pub(super) fn paths(&self, link: usize) -> usize {
         self.owns[link]
             .iter()
