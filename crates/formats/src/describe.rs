@@ -33,8 +33,8 @@ pub fn read_with_links(gpus: &str, links: &str) -> Result<(Topology, Vec<Diagnos
     let (text, beside) = (contents(gpus)?, contents(links)?);
     let texts = text_of(&text).and_then(|text| Ok((text, text_of(&beside)?)));
     let (text, beside) = texts.map_err(bad)?;
-    let provenance = Provenance::File(gpus.to_string());
-    import::smi::read_with_links(text, beside, provenance).map_err(|error| bad(error.to_string()))
+    import::smi::read_with_links(text, beside, Provenance::File(gpus.to_string()))
+        .map_err(|error| bad(error.to_string()))
 }
 
 /// The bytes of a file, or of standard input for `-`; UTF-16 becomes UTF-8.

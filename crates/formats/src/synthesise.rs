@@ -19,13 +19,20 @@ use std::net::Ipv4Addr;
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
-    let processor = topology.processor.as_ref().map(modalias);
-    tree.known("sys/devices/system/cpu", "modalias", processor);
+    tree.known(
+        "sys/devices/system/cpu",
+        "modalias",
+        topology.processor.as_ref().map(modalias),
+    );
     for node in &topology.numa_nodes {
         let directory = format!("sys/devices/system/node/node{}", node.os_index);
         tree.file(&directory, "cpulist", &node.cpus);
-        let row = node.distances.iter().map(u32::to_string);
-        tree.list(&directory, "distance", row, " ");
+        tree.list(
+            &directory,
+            "distance",
+            node.distances.iter().map(u32::to_string),
+            " ",
+        );
     }
     let topology_of = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/topology");
     for pu in &topology.pus {
@@ -255,8 +262,11 @@ fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
     let link = &function.link;
     for (which, rate) in [("current", link.current), ("max", link.max)] {
         if let Some(LinkRate { tenths_gt, width }) = rate {
-            let speed = format!("{}.{} GT/s PCIe", tenths_gt / 10, tenths_gt % 10);
-            tree.file(directory, &format!("{which}_link_speed"), speed);
+            tree.file(
+                directory,
+                &format!("{which}_link_speed"),
+                format!("{}.{} GT/s PCIe", tenths_gt / 10, tenths_gt % 10),
+            );
             tree.file(directory, &format!("{which}_link_width"), width);
         }
     }
@@ -372,9 +382,13 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
         tree.known(&directory, "link_layer", layer);
         let physical = port.phys_state.as_ref().map(|state| format!("5: {state}"));
         tree.known(&directory, "phys_state", physical);
-        let away = port.other_namespace.then_some("away");
-        let netdev = port.netdev.as_deref().or(away);
-        tree.known(&format!("{directory}/gid_attrs/ndevs"), "0", netdev);
+        tree.known(
+            &format!("{directory}/gid_attrs/ndevs"),
+            "0",
+            port.netdev
+                .as_deref()
+                .or(port.other_namespace.then_some("away")),
+        );
         let types = format!("{directory}/gid_attrs/types");
         tree.known(&types, "0", port.gid_type.as_ref());
         let gids = format!("{directory}/gids");
@@ -382,8 +396,12 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
             .subnet
             .map(|subnet| format!("{subnet}:0000:0000:0000:0001"));
         tree.known(&gids, "0", first);
-        let elsewhere = "fd00:0000:0000:0000:0000:0000:0000:0001";
-        tree.known(&gids, "1", port.routes_elsewhere.then_some(elsewhere));
+        tree.known(
+            &gids,
+            "1",
+            port.routes_elsewhere
+                .then_some("fd00:0000:0000:0000:0000:0000:0000:0001"),
+        );
     }
 }
 

@@ -257,8 +257,9 @@ impl fmt::Display for BadWish {
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
     let wish = Wish::new(admin, None, Some(&words));
-    match wish.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-        true => Ok(wish),
-        false => Err(BadWish::Nothing),
+    if wish.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
+        Ok(wish)
+    } else {
+        Err(BadWish::Nothing)
     }
 }

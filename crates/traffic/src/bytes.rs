@@ -88,8 +88,11 @@ pub fn plan(node: Node<'_>, tasks: &[TaskVerdict]) -> (PlannedNics, Origin) {
     let mut of_node = PlannedNics::new();
     for (gpu, placed) in node.map.numbered_gpus() {
         for choice in &placed.choices {
-            let nic = node.map.rail(choice.rail).to_string();
-            of_node.entry(nic).or_default().gpus.insert(gpu.0);
+            of_node
+                .entry(node.map.rail(choice.rail).to_string())
+                .or_default()
+                .gpus
+                .insert(gpu.0);
         }
     }
     // without a GPU every NIC of the map may be used

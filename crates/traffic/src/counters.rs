@@ -148,8 +148,13 @@ impl CountedPort {
         let stem = self
             .device
             .trim_end_matches(|letter: char| letter.is_ascii_digit());
-        let number = self.device[stem.len()..].parse().unwrap_or(u64::MAX);
-        (self.port == 0, stem, number, &self.device, self.port)
+        (
+            self.port == 0,
+            stem,
+            self.device[stem.len()..].parse().unwrap_or(u64::MAX),
+            &self.device,
+            self.port,
+        )
     }
 }
 

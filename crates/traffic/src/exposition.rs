@@ -57,9 +57,10 @@ pub fn write(metrics: &[Metric]) -> String {
                 .iter()
                 .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
                 .collect();
-            let _ = match labels.is_empty() {
-                true => writeln!(out, "{name} {value}"),
-                false => writeln!(out, "{name}{{{}}} {value}", labels.join(",")),
+            let _ = if labels.is_empty() {
+                writeln!(out, "{name} {value}")
+            } else {
+                writeln!(out, "{name}{{{}}} {value}", labels.join(","))
             };
         }
     }

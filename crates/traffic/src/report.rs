@@ -58,9 +58,10 @@ impl NodeReport {
     pub fn verdict(&self) -> u8 {
         let is_unknown = |task: &TaskVerdict| task.verdict == Verdict::Unknown;
         let cannot_tell = self.tasks.is_empty() || self.tasks.iter().any(is_unknown);
-        match self.tasks.iter().any(TaskVerdict::is_bad) {
-            true => 1,
-            false => 2 * u8::from(cannot_tell || self.not_looked_at > 0),
+        if self.tasks.iter().any(TaskVerdict::is_bad) {
+            1
+        } else {
+            2 * u8::from(cannot_tell || self.not_looked_at > 0)
         }
     }
 }

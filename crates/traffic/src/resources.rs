@@ -267,12 +267,14 @@ fn count(held: &mut Held, queue_pair: &Object) {
         return;
     }
     let kind = queue_pair.number(TYPE);
-    let of_kind = match kind.is_some_and(|kind| CONNECTED.contains(&kind)) {
-        true => &mut held.connected,
-        false => &mut held.unconnected,
+    let of_kind = if kind.is_some_and(|kind| CONNECTED.contains(&kind)) {
+        &mut held.connected
+    } else {
+        &mut held.unconnected
     };
-    let port = queue_pair.number(PORT).unwrap_or(1);
-    *of_kind.entry(port).or_default() += 1;
+    *of_kind
+        .entry(queue_pair.number(PORT).unwrap_or(1))
+        .or_default() += 1;
 }
 
 #[cfg(test)]

@@ -157,8 +157,10 @@ pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
         gpu(index, of, &mut facts);
     }
     for of in &report.nics {
-        let path = of.nearest.clone().unwrap_or_default();
-        *inventory.nics.entry((nic_model(of), path)).or_default() += 1;
+        *inventory
+            .nics
+            .entry((nic_model(of), of.nearest.clone().unwrap_or_default()))
+            .or_default() += 1;
         nic(of, &mut facts);
     }
     for finding in report

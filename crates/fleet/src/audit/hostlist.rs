@@ -38,11 +38,10 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
                     0
                 };
                 // MOST_DIGITS fit
-                let number = digits.parse().unwrap_or_default();
                 series
                     .entry((before, after, Some(width)))
                     .or_default()
-                    .insert(number);
+                    .insert(digits.parse().unwrap_or_default());
             }
             None => {
                 series.entry((name, "", None)).or_default();
@@ -74,9 +73,12 @@ fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
         }
     }
     runs.iter()
-        .map(|(first, last)| match first == last {
-            true => format!("{first:0width$}"),
-            false => format!("{first:0width$}-{last:0width$}"),
+        .map(|(first, last)| {
+            if first == last {
+                format!("{first:0width$}")
+            } else {
+                format!("{first:0width$}-{last:0width$}")
+            }
         })
         .collect()
 }

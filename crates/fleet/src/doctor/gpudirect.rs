@@ -98,13 +98,10 @@ fn nvidias(
     let is_mlx5 = function.is_some_and(|function| function.vendor == Some(MELLANOX));
     match facts.kernel.as_deref().and_then(release) {
         Some(kernel) if kernel < (5, 12) => {
-            match facts.kernel.as_deref().is_some_and(|of| of.contains(".el")) {
-                true => {
-                    unknown("whether this distribution's kernel registers a dma-buf is not known")
-                }
-                false => {
-                    no("nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf")
-                }
+            if facts.kernel.as_deref().is_some_and(|of| of.contains(".el")) {
+                unknown("whether this distribution's kernel registers a dma-buf is not known")
+            } else {
+                no("nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf")
             }
         }
         Some(_) if pair.nic.kind == NicKind::Verbs && is_mlx5 => Ok("dma-buf"),

@@ -247,9 +247,10 @@ pub fn uverbs_access(subject: &Examined) -> Verdicts {
     let absent = with(DeviceAccess::Absent);
     if !absent.is_empty() {
         let text = format!("{}: no device node below /dev/infiniband", listed(&absent));
-        verdicts.push(match open.is_empty() {
-            true => note(format!("{text}, as in a container that was not given them")),
-            false => warn(format!("{text}, and other NICs have one")).about(&absent[0]),
+        verdicts.push(if open.is_empty() {
+            note(format!("{text}, as in a container that was not given them"))
+        } else {
+            warn(format!("{text}, and other NICs have one")).about(&absent[0])
         });
     }
     let who = if subject.caller.is_root {

@@ -407,14 +407,15 @@ pub fn roce_mtu(subject: &Examined) -> Verdicts {
     }
     if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu))
     {
-        verdicts.push(match *least >= LARGE {
-            true => ok(format!(
+        verdicts.push(if *least >= LARGE {
+            ok(format!(
                 "{}: MTU {least} or more",
                 counted(mtus.len(), "port")
-            )),
-            false => advice(format!(
+            ))
+        } else {
+            advice(format!(
                 "MTU {least}: RDMA packets have less than 4096 bytes"
-            )),
+            ))
         });
     }
     verdicts

@@ -106,9 +106,10 @@ pub fn acs(subject: &Examined) -> Verdicts {
     }
     let pairs = behind_a_switch(subject);
     if facts.is_virtual || pairs.is_empty() {
-        let text = match facts.is_virtual {
-            true => "a guest's bridges tell nothing of the host's: not judged",
-            false => "no GPU and its NIC share a switch: redirection costs nothing",
+        let text = if facts.is_virtual {
+            "a guest's bridges tell nothing of the host's: not judged"
+        } else {
+            "no GPU and its NIC share a switch: redirection costs nothing"
         };
         return vec![ok(text)];
     }
@@ -148,18 +149,16 @@ pub fn acs(subject: &Examined) -> Verdicts {
         };
     }
     if redirecting.is_empty() {
-        let count = read.len();
         return vec![ok(format!(
             "{} between GPUs and NICs: none redirects",
-            counted(count, "port")
+            counted(read.len(), "port")
         ))];
     }
     let names: Vec<String> = redirecting.keys().map(ToString::to_string).collect();
-    let acs = redirecting.values().next().copied().unwrap_or_default();
     vec![warn(format!(
         "ports {} between GPUs and NICs send packets up to the root complex that could turn in the switch: {}",
         listed(&names),
-        shown(acs)
+        shown(redirecting.values().next().copied().unwrap_or_default())
     )).about(&names[0])]
 }
 
@@ -241,11 +240,12 @@ pub fn iommu(subject: &Examined) -> Verdicts {
         listed(&translated),
         kind.unwrap_or("DMA")
     );
-    vec![match translation_hurts(subject) {
-        true => warn(text).about(&translated[0]),
-        false => note(format!(
+    vec![if translation_hurts(subject) {
+        warn(text).about(&translated[0])
+    } else {
+        note(format!(
             "{text}, which an Arm processor and a guest may want"
-        )),
+        ))
     }]
 }
 

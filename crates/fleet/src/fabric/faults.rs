@@ -67,9 +67,12 @@ impl<'a> Faults<'a> {
             let of_gpus: BTreeSet<&PortKey> =
                 kind.nodes.iter().flat_map(|node| &node.rails).collect();
             // few nodes may tie; NICs without an order on many are for storage
-            let may_tie = |slot: usize| match of_gpus.is_empty() {
-                true => kind.nodes.len() <= FEW_NODES,
-                false => of_gpus.contains(&kind.slots[slot]),
+            let may_tie = |slot: usize| {
+                if of_gpus.is_empty() {
+                    kind.nodes.len() <= FEW_NODES
+                } else {
+                    of_gpus.contains(&kind.slots[slot])
+                }
             };
             for row in kind.cables.chunks(kind.slots.len().max(1)) {
                 let (mut strays, mut unclear) = (Vec::new(), Vec::new());

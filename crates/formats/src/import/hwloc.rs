@@ -51,8 +51,10 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     if diagnostics.len() > MAX_DIAGNOSTICS {
         let more = diagnostics.len() - MAX_DIAGNOSTICS;
         diagnostics.truncate(MAX_DIAGNOSTICS);
-        let more = format!("{} about this file", counted(more, "more finding"));
-        diagnostics.push(Diagnostic::new("hwloc", more));
+        diagnostics.push(Diagnostic::new(
+            "hwloc",
+            format!("{} about this file", counted(more, "more finding")),
+        ));
     }
     Ok((topology, diagnostics))
 }
@@ -69,9 +71,10 @@ fn machine_name(file: &Objects) -> String {
         .take(DeviceName::MAX)
         .map(|c: char| if DeviceName::may_hold(c) { c } else { '-' })
         .collect();
-    match DeviceName::is_one(&name) {
-        true => name,
-        false => "hwloc-machine".to_string(),
+    if DeviceName::is_one(&name) {
+        name
+    } else {
+        "hwloc-machine".to_string()
     }
 }
 

@@ -426,9 +426,10 @@ impl<'a> Reader<'a> {
             .find(|own| !self.addresses.contains_key(own))
             .ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
         self.addresses.insert(invented, pci.range().start);
-        let whose = match is_devices {
-            true => "a switch with a device's address",
-            false => "a second switch of this address",
+        let whose = if is_devices {
+            "a switch with a device's address"
+        } else {
+            "a second switch of this address"
         };
         self.note(
             address.to_string(),
@@ -489,6 +490,10 @@ fn processor(cpu: Element<'_>) -> Option<Processor> {
         _ => return None,
     };
     let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
-    let family = number("familyid").and_then(values::family);
-    super::processor(arch, cpu.attribute("vendor"), family, number("modelid"))
+    super::processor(
+        arch,
+        cpu.attribute("vendor"),
+        number("familyid").and_then(values::family),
+        number("modelid"),
+    )
 }

@@ -91,8 +91,9 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
             local_cpus: affinity.cpus.clone(),
             ..alone(invented(number))
         });
-        let gpu = Gpu::new(invented(number), GpuVendor::Nvidia);
-        to.topology.gpus.push(gpu);
+        to.topology
+            .gpus
+            .push(Gpu::new(invented(number), GpuVendor::Nvidia));
     }
     let layers = names::link_layers(&names);
     for (at, (name, layer)) in names.into_iter().zip(layers).enumerate() {

@@ -62,9 +62,10 @@ fn fact(text: impl ToString, class: &'static str) -> Piece {
 pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let gpu = scene.topology.gpu(index);
     let note = scene.notes.get(&index);
-    let (class, name, soft) = match note.is_none() && !scene.notes.is_empty() {
-        true => ("idle", "faint", "faint"),
-        false => ("gpu", "dark", "soft"),
+    let (class, name, soft) = if note.is_none() && !scene.notes.is_empty() {
+        ("idle", "faint", "faint")
+    } else {
+        ("gpu", "dark", "soft")
     };
     let part = gpu.partition.map(|part| format!(", part {part}"));
     let title = format!("GPU {index}{}", part.unwrap_or_default());
@@ -77,14 +78,18 @@ pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let model = model.map_or(format!("{vendor}, model unknown"), str::to_string);
     let uuid = gpu.uuid.as_ref().map(|uuid| format!(", {uuid}"));
     let tip = format!("{title}: {model}{}", uuid.unwrap_or_default());
-    let address = gpu.address.described().unwrap_or_default();
-    let mut lines = vec![[piece(title, NAME, name), fact(address, soft)]];
+    let mut lines = vec![[
+        piece(title, NAME, name),
+        fact(gpu.address.described().unwrap_or_default(), soft),
+    ]];
     if Scene::common_model(&scene.models).is_none() {
         lines.push([fact(model, soft), fact("", soft)]);
     }
     if !scene.notes.is_empty() {
-        let note = note.map_or("no task has it", String::as_str);
-        lines.push([fact(note, soft), fact("", soft)]);
+        lines.push([
+            fact(note.map_or("no task has it", String::as_str), soft),
+            fact("", soft),
+        ]);
     }
     Card { class, tip, lines }
 }
@@ -119,9 +124,10 @@ pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
         (false, true) => "out",
         (false, false) => "nic",
     };
-    let (name, soft) = match is_all_out {
-        true => ("faint", "faint"),
-        false => ("dark", "soft"),
+    let (name, soft) = if is_all_out {
+        ("faint", "faint")
+    } else {
+        ("dark", "soft")
     };
     let status = |port: &Port| match (is_down(port), is_out(port)) {
         (true, _) if is_missed(port) => piece(format!("port {}", port.state), WARNING, "alarm"),
@@ -140,9 +146,10 @@ pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let is_short = is_libfabrics || is_all_out && class == "out";
     let lines = match (is_short, nic.ports.as_slice()) {
         (true, [port]) => {
-            let right = match is_down(port) {
-                true => of_nic.text,
-                false => format!("{rate} · {}", of_nic.text),
+            let right = if is_down(port) {
+                of_nic.text
+            } else {
+                format!("{rate} · {}", of_nic.text)
             };
             let font = if is_all_out { FACT } else { NAME };
             vec![[piece(&nic.name, font, name), fact(right, soft)]]

@@ -218,9 +218,10 @@ impl Canvas<'_> {
                 "numa"
             }
         };
-        let tip = match facts.is_empty() {
-            true => name,
-            false => format!("{name}: {facts}"),
+        let tip = if facts.is_empty() {
+            name
+        } else {
+            format!("{name}: {facts}")
         };
         let sides = [x, y, self.width - 2.0 * x, end - y];
         // below what stands in it
@@ -260,9 +261,10 @@ impl Canvas<'_> {
             let Piece { text, font, class } = right;
             let beside = last - first - width(&left.text, left.font) - 8.0;
             let end = fitted(text, *font, beside.max((last - first) * 0.7));
-            let taken = match end.is_empty() {
-                true => 0.0,
-                false => width(&end, *font) + 8.0,
+            let taken = if end.is_empty() {
+                0.0
+            } else {
+                width(&end, *font) + 8.0
             };
             let beginning = fitted(&left.text, left.font, last - first - taken);
             self.text((first, base), false, left.font, left.class, &beginning);
@@ -330,9 +332,10 @@ impl Canvas<'_> {
                 gpu, port, path, ..
             } = pair;
             let name = &self.scene.topology.nic(pair.nic).name;
-            let tip = match self.is_left(pair.nic) {
-                true => format!("{name} is nearest to GPU {gpu}, at {path}"),
-                false => format!("GPU {gpu} uses {name}:{port} at {path}"),
+            let tip = if self.is_left(pair.nic) {
+                format!("{name} is nearest to GPU {gpu}, at {path}")
+            } else {
+                format!("GPU {gpu} uses {name}:{port} at {path}")
             };
             let (from, to) = ((self.left + COLUMN, start), (self.right(), stop));
             self.curve(from, to, Some(*path), &tip);
@@ -378,14 +381,17 @@ impl Canvas<'_> {
 
     /// Draws the legend of what is drawn, in rows from `y` on; returns its lower end.
     fn legend(&mut self, y: f64) -> f64 {
-        let star = |path: Option<PathType>| match self
-            .scene
-            .pairs
-            .iter()
-            .any(|pair| Some(pair.path) == path && self.is_stated(pair))
-        {
-            true => "*",
-            false => "",
+        let star = |path: Option<PathType>| {
+            if self
+                .scene
+                .pairs
+                .iter()
+                .any(|pair| Some(pair.path) == path && self.is_stated(pair))
+            {
+                "*"
+            } else {
+                ""
+            }
         };
         let mut entries: Vec<(String, Sample)> = Vec::new();
         for path in PathType::ALL.map(Some).into_iter().chain([None]) {

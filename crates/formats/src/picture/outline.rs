@@ -137,8 +137,10 @@ fn numa_chain(
     let socket = socket.map(|&socket| PlaceKind::Socket(socket));
     // a node of which no NUMA node is known has none to show
     let is_shown = numa.is_some() || !topology.numa_nodes.is_empty();
-    let node = is_shown.then_some(PlaceKind::NumaNode(numa));
-    socket.into_iter().chain(node).collect()
+    socket
+        .into_iter()
+        .chain(is_shown.then_some(PlaceKind::NumaNode(numa)))
+        .collect()
 }
 
 /// Each host bridge of an MI250X' GPUs, with the first of these.  The kernel shows its halves
@@ -232,13 +234,19 @@ impl NodePlace {
 
     /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
-        let inner = self.places.iter().filter_map(NodePlace::first_gpu);
-        self.gpus.iter().copied().chain(inner).min()
+        self.gpus
+            .iter()
+            .copied()
+            .chain(self.places.iter().filter_map(NodePlace::first_gpu))
+            .min()
     }
 
     pub fn first_nic(&self) -> Option<NicIndex> {
-        let inner = self.places.iter().filter_map(NodePlace::first_nic);
-        self.nics.iter().copied().chain(inner).min()
+        self.nics
+            .iter()
+            .copied()
+            .chain(self.places.iter().filter_map(NodePlace::first_nic))
+            .min()
     }
 
     /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.

@@ -194,8 +194,10 @@ const CXI: List = List {
 
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
-    let number = entry.strip_prefix("cxi").map(str::as_bytes);
-    matches!(number, Some([b'0'..=b'9'] | [b'1'..=b'9', b'0'..=b'9']))
+    matches!(
+        entry.strip_prefix("cxi").map(str::as_bytes),
+        Some([b'0'..=b'9'] | [b'1'..=b'9', b'0'..=b'9'])
+    )
 }
 
 pub(super) fn begins(beginning: &str, name: &str) -> bool {

@@ -133,8 +133,9 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
             .filter(|(of, _)| of == library)
             .flat_map(|(_, all)| *all)
         {
-            let name = variables.split(' ').next().unwrap_or_default();
-            judge(name, &|value| doubt(checked, value));
+            judge(variables.split(' ').next().unwrap_or_default(), &|value| {
+                doubt(checked, value)
+            });
         }
     }
     found.extend(device_order(checked));

@@ -14,9 +14,10 @@ pub const DOUBTS: &[Doubt] = &[
         switch(value, "tasks of this node then talk through the network")
     }),
     ("NCCL_IB_DISABLE", |checked, value| {
-        match checked.has_verbs() {
-            true => switch(value, "NCCL then uses sockets in place of this node's NICs"),
-            false => Vec::new(),
+        if checked.has_verbs() {
+            switch(value, "NCCL then uses sockets in place of this node's NICs")
+        } else {
+            Vec::new()
         }
     }),
     ("NCCL_DEBUG", |_, value| {

@@ -87,14 +87,15 @@ impl fmt::Display for Use {
                 write!(f, " (left out here: {why})")?;
             }
         }
-        match self
+        if self
             .ports
             .iter()
             .filter_map(|port| port.percent)
             .any(|percent| percent != 100)
         {
-            true => write!(f, " of {}", self.planned.join(" ")),
-            false => Ok(()),
+            write!(f, " of {}", self.planned.join(" "))
+        } else {
+            Ok(())
         }
     }
 }

@@ -179,9 +179,10 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
 }
 
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
-    let is_passed_over = |launcher: &&LauncherKind| match is_slurms_task(values) {
-        true => ![PROGRAMS, SLURM].contains(&launcher.local),
-        false => {
+    let is_passed_over = |launcher: &&LauncherKind| {
+        if is_slurms_task(values) {
+            ![PROGRAMS, SLURM].contains(&launcher.local)
+        } else {
             CRAYS.contains(&launcher.local) && are_slurms(values)
                 || started_brokers(values, launcher)
         }

@@ -57,10 +57,9 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
             let (label, line) = (Shown::word(label, 80), Shown::word(first.trim(), 80));
             notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));
         }
-        let ends = starts.iter().skip(1).copied().chain([body.len()]);
         let mut pieces: Vec<&str> = starts
             .iter()
-            .zip(ends)
+            .zip(starts.iter().skip(1).copied().chain([body.len()]))
             .map(|(start, end)| &body[*start..end])
             .collect();
         // a chassis behind its neighbours is before them in the other order

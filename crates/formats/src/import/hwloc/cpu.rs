@@ -143,8 +143,10 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     let package_of = |package: Option<usize>| packages.get(&package?).copied();
     let mut cores: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for &(_, package, core) in &found {
-        let package = package_of(package).unwrap_or(0);
-        cores.entry(package).or_default().insert(core);
+        cores
+            .entry(package_of(package).unwrap_or(0))
+            .or_default()
+            .insert(core);
     }
     let mut core_numbers = BTreeMap::new();
     for (package, cores) in &cores {

@@ -86,9 +86,8 @@ pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
         }
         if bus.add(index, to)? {
             let room = MAX_GPUS - to.topology.gpus.len();
-            let gpu = Gpu::new(function.address, vendor);
             to.topology.gpus.extend(
-                partitions(gpu, devices, file.version)
+                partitions(Gpu::new(function.address, vendor), devices, file.version)
                     .into_iter()
                     .take(room),
             );

@@ -78,8 +78,10 @@ impl<'d> Object<'d> {
 
     /// Slow, since it scans all the text before the object: for errors only.
     pub fn line(&self) -> u32 {
-        let start = self.element.range().start;
-        self.element.document().text_pos_at(start).row
+        self.element
+            .document()
+            .text_pos_at(self.element.range().start)
+            .row
     }
 
     /// The kernel's number of this object.

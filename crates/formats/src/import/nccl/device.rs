@@ -263,8 +263,10 @@ impl<'a> Reader<'a> {
         } in std::mem::take(&mut self.fused)
         {
             let all: Vec<&str> = members.iter().map(DeviceName::as_str).collect();
-            let finding = "a NIC that NCCL made of several: its members are used";
-            self.note(all.join("+"), finding);
+            self.note(
+                all.join("+"),
+                "a NIC that NCCL made of several: its members are used",
+            );
             let share = rate_mbps
                 .map(|mbps| mbps / members.len() as u64)
                 .filter(|&mbps| mbps > 0);

@@ -65,9 +65,10 @@ pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<I
         }
         of_text(&lines)
     };
-    let tool = match gpus.is_amd_smi {
-        true => "amd-smi topology",
-        false => "rocm-smi --showtopo",
+    let tool = if gpus.is_amd_smi {
+        "amd-smi topology"
+    } else {
+        "rocm-smi --showtopo"
     };
     let mut topology = Topology::empty(tool.split(' ').next().unwrap_or_default(), provenance);
     topology.nics = nics;
@@ -128,17 +129,19 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     let nodes = nodes.into_iter().map(|node| numa_node(node, CpuSet::new()));
     to.topology.numa_nodes = nodes.collect();
     to.topology.sort();
-    let lacks = match to.topology.nics.is_empty() {
-        true => "no NICs and no CPUs",
-        false => "no CPUs, and not where the NICs stand, so no GPU gets one",
+    let lacks = if to.topology.nics.is_empty() {
+        "no NICs and no CPUs"
+    } else {
+        "no CPUs, and not where the NICs stand, so no GPU gets one"
     };
     to.note(tool, format!(
         "names {lacks}: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them"
     ));
     if !homeless.is_empty() {
-        let command = match gpus.is_amd_smi {
-            true => "(amd-smi topology; rocm-smi --showtoponuma) > FILE",
-            false => "rocm-smi --showtoponuma",
+        let command = if gpus.is_amd_smi {
+            "(amd-smi topology; rocm-smi --showtoponuma) > FILE"
+        } else {
+            "rocm-smi --showtoponuma"
         };
         let homeless = listed(&homeless);
         to.note(

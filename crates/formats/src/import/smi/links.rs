@@ -36,8 +36,8 @@ pub fn read(lines: &[TextLine]) -> Result<Vec<Nic>> {
         if nic.ports.iter().any(|port| port.number == number) {
             return Err(bad(format!("port {number} of `{name}` a second time")));
         }
-        let port = Port::new(number, state, LinkLayer::Unknown, None);
-        nic.ports.push(port);
+        nic.ports
+            .push(Port::new(number, state, LinkLayer::Unknown, None));
         // the last name of a text without a line's end may be cut
         let interface = interface.filter(|_| !line.is_open);
         nic.netdevs.extend(interface.map(str::to_string));

@@ -261,9 +261,10 @@ fn is_label(word: &str) -> bool {
     let is_name = DeviceName::is_one(word)
         && word.starts_with(|first: char| first.is_ascii_alphabetic())
         && word.contains(|c: char| c.is_ascii_digit() || c == '_');
-    match begins_as_label(word) {
-        true => gpu_number(word).is_some() || is_nic_number(word),
-        false => is_name && cell(word).is_none(),
+    if begins_as_label(word) {
+        gpu_number(word).is_some() || is_nic_number(word)
+    } else {
+        is_name && cell(word).is_none()
     }
 }
 

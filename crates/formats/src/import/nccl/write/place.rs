@@ -160,8 +160,8 @@ impl Places {
         self.rates.insert(outer, widest);
         for &address in group {
             if rate(node, address).is_none() {
-                let needed = need(node, address).unwrap_or(widest);
-                self.rates.insert(address, needed);
+                self.rates
+                    .insert(address, need(node, address).unwrap_or(widest));
             }
         }
         self.joined.extend(group);
