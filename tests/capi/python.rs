@@ -56,7 +56,7 @@ for task in (0, 7):
     assert_eq!(text, "mlx5_0 0-55,112-167\nmlx5_11 56-111,168-223\n");
 }
 
-/// What the module answers to these calls, each in a line, its failures too.
+/// The answers of the module to these calls, a line each, failures too.
 fn module(calls: &[&str]) -> Option<Vec<String>> {
     let mut text = "from nic_placement import Failure, map, plan\n".to_string();
     for call in calls {

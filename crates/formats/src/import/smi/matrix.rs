@@ -38,7 +38,7 @@ const TITLES: [(Title, &str); 3] = [
     (Title::GpuNuma, "GPU NUMA ID"),
 ];
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Cell {
     /// `X`: the device itself
     Own,
@@ -46,7 +46,7 @@ enum Cell {
     Link,
     Path(PathType),
     /// a kind of path that nvidia-smi does not have, such as `SPB` of Moore Threads' `mthreads-gmi topo -m`
-    Foreign,
+    Foreign(String),
 }
 
 /// `SOC` is between sockets, in versions before `NODE`.
@@ -65,8 +65,9 @@ const CELLS: [(&str, Cell); 9] = [
 pub struct MatrixRow {
     label: String,
     line: u32,
-    /// each with its word
-    cells: Vec<(Cell, String)>,
+    cells: Vec<Cell>,
+    /// the cells' own words
+    words: Vec<String>,
     /// the words after the cells
     pub rest: Vec<String>,
     pub is_open: bool,
@@ -170,6 +171,7 @@ fn table(
             label,
             line: line.number,
             cells: Vec::new(),
+            words: Vec::new(),
             rest: Vec::new(),
             is_open: line.is_open,
         };
@@ -202,11 +204,10 @@ fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
 impl MatrixRow {
     fn read(&mut self, words: &[&str]) -> Result<()> {
         for word in words {
-            let foreign = is_foreign(word).then_some(Cell::Foreign);
             match (cell(word), self.rest.first()) {
-                (cell, None) if cell.or(foreign).is_some() => {
-                    let cell = cell.or(foreign).map(|cell| (cell, (*word).to_string()));
-                    self.cells.extend(cell);
+                (Some(cell), None) => self.cells.push(cell),
+                (None, None) if is_foreign(word) => {
+                    self.cells.push(Cell::Foreign((*word).to_string()));
                 }
                 (Some(_), Some(other)) => {
                     let (other, label) = (shown(other), shown(&self.label));
@@ -218,7 +219,10 @@ impl MatrixRow {
                         ),
                     ));
                 }
-                _ => self.rest.push((*word).to_string()),
+                (None, _) => self.rest.push((*word).to_string()),
+            }
+            if self.rest.is_empty() {
+                self.words.push((*word).to_string());
             }
         }
         Ok(())
@@ -287,7 +291,9 @@ fn cell(word: &str) -> Option<Cell> {
     let links = word.strip_prefix("NV").unwrap_or_default();
     let is_links = !links.is_empty() && links.bytes().all(|digit| digit.is_ascii_digit());
     let mut known = CELLS.iter();
-    let known = known.find(|(text, _)| *text == word).map(|(_, cell)| *cell);
+    let known = known
+        .find(|(text, _)| *text == word)
+        .map(|(_, cell)| cell.clone());
     known.or(is_links.then_some(Cell::Link))
 }
 
@@ -313,8 +319,7 @@ impl Matrix {
         gpus.sort_unstable();
         let word = |from: u32, to: u32| {
             let row = self.row(&format!("GPU{from}"))?;
-            let (_, word) = row.cells.get(self.column(&format!("GPU{to}"))?)?;
-            Some(word.clone())
+            row.words.get(self.column(&format!("GPU{to}"))?).cloned()
         };
         let mut links = GpuLinks::new();
         for (a, from) in gpus.iter().enumerate() {
@@ -326,8 +331,12 @@ impl Matrix {
 
     pub fn foreign_words(&self) -> Vec<&str> {
         let cells = self.rows.iter().flat_map(|row| &row.cells);
-        let foreign = cells.filter(|(cell, _)| *cell == Cell::Foreign);
-        let words: BTreeSet<&str> = foreign.map(|(_, word)| word.as_str()).collect();
+        let words: BTreeSet<&str> = cells
+            .filter_map(|cell| match cell {
+                Cell::Foreign(word) => Some(word.as_str()),
+                _ => None,
+            })
+            .collect();
         words.into_iter().collect()
     }
 
@@ -418,9 +427,9 @@ impl Matrix {
             format!("the row of `{label}` ends after {count} of {columns} cells")
         } else if count < columns {
             format!("{count} cells for {columns} columns: cannot tell which is missing")
-        } else if cells.all(|(at, (cell, _))| (*cell == Cell::Own) == (Some(at) == own)) {
+        } else if cells.all(|(at, cell)| (*cell == Cell::Own) == (Some(at) == own)) {
             return Ok(());
-        } else if let Some(at) = row.cells.iter().position(|(cell, _)| *cell == Cell::Own) {
+        } else if let Some(at) = row.cells.iter().position(|cell| *cell == Cell::Own) {
             let other = &self.columns[at];
             format!("the `X` of `{label}` stands in the column of `{other}`")
         } else {
@@ -439,13 +448,13 @@ impl Matrix {
         let cell = |row: &MatrixRow, label: &str| row.cells.get(self.column(label)?).cloned();
         let own = cell(row, nic);
         let known = match &own {
-            Some((Cell::Path(kind), _)) => Ok(*kind),
-            Some((Cell::Foreign, word)) => {
+            Some(Cell::Path(kind)) => Ok(*kind),
+            Some(Cell::Foreign(word)) => {
                 let unknown = || format!("`{}`, which no legend below explains,", shown(word));
                 legend.get(word.as_str()).copied().ok_or_else(unknown)
             }
-            Some((Cell::Link, _)) => Err("an NVLink".to_string()),
-            Some((Cell::Own, _)) | None => Err("`X`".to_string()),
+            Some(Cell::Link) => Err("an NVLink".to_string()),
+            Some(Cell::Own) | None => Err("`X`".to_string()),
         };
         let kind = known.map_err(|word| {
             let expected = "expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`";

@@ -43,7 +43,7 @@ use watch::{PAUSES, Watch};
 /// memory is what each process wrote, variables are those of the program's start. The plan of an unplaced task is that for its
 /// GPUs.
 ///
-/// Without --job, --pid or CMD it looks at the tasks of all steps: root at everybody's, a user at one's own. The report on CMD
+/// Without --job, --pid or CMD it looks at the tasks of all steps: root at all users', others at their own. The report on CMD
 /// goes to stderr; of several tasks on a node the first (local id 0) reports on all, as long as its CMD runs.
 ///
 /// Bytes are the whole node's, other jobs' too, and TCP's are counted apart. `no counter`: the driver counts none. A card that

@@ -42,7 +42,7 @@ pub(super) fn report(report: &NodeReport, page: &mut Page) {
 
 const NO_TASK: &str = "no task that this user may see";
 
-/// What is to be said of the tasks, once for all of which it is true, and of the node.
+/// Remarks on the tasks, each once with the tasks of which it is true, and the notes on the node.
 fn notes(report: &NodeReport, remarks: fn(&TaskVerdict) -> Vec<String>, page: &mut Page) {
     let of_task = |task: &TaskVerdict| {
         let said = |why: &&String| !report.notes.contains(why);
