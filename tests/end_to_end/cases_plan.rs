@@ -7,7 +7,7 @@ use std::process::Command;
 pub const CASES: &[Case] = cases![a_plan_of_a_line_of_srun_is_what_its_tasks_get];
 
 /// Options of srun.
-const LINES: [&str; 16] = [
+const LINES: [&str; 17] = [
     "-n8 -c4 --gpus-per-task=1",
     "-n8 -c 14 --gpus-per-task 1 --exclusive",
     "--ntasks=8 --gpus-per-task=1",
@@ -23,6 +23,7 @@ const LINES: [&str; 16] = [
     "-uJ train -n8 -c14 --gpus-per-node=8 --exclusive --gpu-bind=closest",
     "-n8 -c14 --gres=gpu:8 --exclusive",
     "-n1 -c64 --gpus-per-node=8 --exclusive",
+    "-n1 -c64 --gpus-per-node=8",
     "-n1 -c16 --gres=gpu:4",
 ];
 

@@ -28,11 +28,9 @@ pub fn machine_named(said: &str) -> Result<&'static str, String> {
     if !found.is_empty() {
         return Err(format!("may be {}: name one in full", found.join(", ")));
     }
-    let near = |edits: usize| -> Option<String> {
-        let is_near = |name: &&str| {
-            let name = words(name).concat();
-            edits < name.len() && is_near(name.as_bytes(), joined.as_bytes(), edits)
-        };
+    let near = |edits: usize| {
+        let is_near =
+            |name: &&str| is_near(words(name).concat().as_bytes(), joined.as_bytes(), edits);
         let names: Vec<&str> = platform::names().filter(is_near).collect();
         (!names.is_empty()).then(|| format!(", did you mean `{}`?", names.join("` or `")))
     };

@@ -96,13 +96,13 @@ impl Line {
         let Some(text) = self.values.get(name) else {
             return Ok(None);
         };
-        let number = match name {
+        let list = match name {
             "gres" => text.strip_prefix("gpu:").unwrap_or_default(),
             _ => text,
         };
-        let number = match name.starts_with('g') {
-            true if !text.contains(',') => number.rsplit(':').next().unwrap_or_default(),
-            _ => number,
+        let number = match list.rsplit_once(':') {
+            Some((_, count)) if name.starts_with('g') && !list.contains(',') => count,
+            _ => list,
         };
         match number.parse() {
             Ok(number) if (1..=MAX_TASKS).contains(&number) => Ok(Some(number)),

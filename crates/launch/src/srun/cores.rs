@@ -1,4 +1,5 @@
-//! Cores and masks of a step's tasks on an idle node, as Slurm 22.05.8 and 24.11.5 choose them.
+//! Cores and masks of a step's tasks on an idle node, as Slurm 22.05.8, 24.11.5 and 26.05.5 choose
+//! them.
 //!
 //! select/cons_tres with CR_Core chooses the job's cores, slurmctld the step's (`_pick_step_cores`), and task/affinity binds
 //! tasks to these (dist_tasks.c, `lllp_distribution`).

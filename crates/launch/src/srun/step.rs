@@ -5,6 +5,7 @@ use super::Line;
 use super::cores::{Layout, Sockets};
 use crate::gpus::slurms_numbers;
 use crate::step::grant;
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus::by_file;
 use nic_placement_core::step::program::{binder, known};
 use nic_placement_core::step::{Counted, Step, Task};
@@ -28,7 +29,8 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
     }
     let enough = |kind: &str, wanted: usize, has: usize| match wanted > has {
         true => Err(format!(
-            "the tasks of a node ask for {wanted} {kind}s, and there are {has}"
+            "the tasks of a node ask for {}, and there are {has}",
+            counted(wanted, kind)
         )),
         false => Ok(()),
     };
@@ -68,10 +70,12 @@ pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<T
         let numa = node.numa_node(node.numa_node_of(node.gpu(*gpu).address)?)?;
         cpus_of_socket
             .iter()
-            .position(|cpus| cpus.intersects(&numa.cpus))
+            .position(|cpus| cpus.is_subset(&numa.cpus))
     };
     let socket_of: Option<Vec<usize>> = gpus.iter().map(socket_of).collect();
-    let socket_of = socket_of.ok_or("the sockets of the GPUs are not known")?;
+    let socket_of = socket_of.ok_or(
+        "a node whose sockets have several NUMA nodes is not modelled: gres.conf may name either",
+    )?;
     let mut by_socket = vec![0; sockets.0.len()];
     socket_of.iter().for_each(|socket| by_socket[*socket] += 1);
     let counts = match line.one_of("exclusive", &[""])? {

@@ -189,6 +189,11 @@ fn what_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
         let refused = planned(&format!("srun {line}"), true).map(|_| ());
         assert_eq!(refused, Err(why.to_string()), "{line}");
     }
+    let line = parsed("srun -n4 -c8 --gpus-per-task=1").unwrap();
+    let four_in_a_socket = plan(&line, &platform::model("dgx-a100").unwrap(), true);
+    let why =
+        "a node whose sockets have several NUMA nodes is not modelled: gres.conf may name either";
+    assert_eq!(four_in_a_socket.map(|_| ()), Err(why.to_string()));
     let why = "expected `srun`, its options and a program";
     assert_eq!(parsed("sbatch x"), Err(why.to_string()));
 }

@@ -10,7 +10,7 @@ use super::page::Page;
 use super::request::{self, GpuEvidence, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls, tell};
 use clap::ArgAction::Append;
-use nic_placement_core::config::releases::{RELEASES, Release};
+use nic_placement_core::config::releases::Release;
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
@@ -100,7 +100,7 @@ struct StepOptions {
     /// ... and may open the device nodes of these GPUs alone, as under a device cgroup (none: of no GPU)
     #[arg(long, value_name = "LIST")]
     may_open: Option<String>,
-    /// the release of Slurm by which a line of srun is judged (default: this node's, else 26.05)
+    /// the release of Slurm by which a line of srun is judged (default: this node's, else 23.11 or later)
     #[arg(long, value_name = "RELEASE", requires = "line", value_parser = release)]
     slurm: Option<&'static Release>,
     /// a variable that the tasks have already; again for more
@@ -219,19 +219,18 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
 
 fn step_of_line(
     line: &Line,
-    release: Option<&'static Release>,
+    release: Option<&Release>,
     node: &Topology,
     notes: &mut Vec<Diagnostic>,
 ) -> Result<(Step, Vec<Task>), Failure> {
     let here = || check::release().and_then(|text| of_version(&text));
-    let release = release.or_else(here).unwrap_or(&RELEASES[7]);
-    let is_later = (release.major, release.minor) >= (23, 11);
+    let release = release.or_else(here);
+    let is_later = release.is_none_or(|of| (of.major, of.minor) >= (23, 11));
     let (step, tasks) = srun::plan(line, node, is_later)?;
-    let mut said = format!(
-        "as by Slurm {}, cons_tres, CR_Core and task/affinity on {} alone",
-        name(release),
-        counted((step.total_tasks / step.tasks) as usize, "node")
-    );
+    let nodes = counted((step.total_tasks / step.tasks) as usize, "node");
+    let release = release.map_or("23.11 or later".to_string(), name);
+    let mut said =
+        format!("as by Slurm {release}, cons_tres, CR_Core and task/affinity on {nodes} alone");
     if line.words().is_none() {
         said += ", if `--nic-placement` were in the line";
     }
@@ -290,13 +289,11 @@ const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP in
                                   on the node, or add them, as `,eth0,lo`";
 
 fn gpus_per_task(text: &str) -> Result<GpuSplit, String> {
-    match text {
-        "all" => Ok(GpuSplit::All),
-        _ => match request::number(1, MAX_TASKS)(text) {
-            Ok(each) => Ok(GpuSplit::Each(each)),
-            Err(expected) => Err(expected + ", or all"),
-        },
+    if text == "all" {
+        return Ok(GpuSplit::All);
     }
+    let each = request::number(1, MAX_TASKS)(text).map(GpuSplit::Each);
+    each.map_err(|expected| expected + ", or all")
 }
 
 fn variable_name(text: &str) -> Result<String, &'static str> {
