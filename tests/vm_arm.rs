@@ -56,7 +56,7 @@ macro_rules! steps {
     };
 }
 
-/// What is run on the node that has nothing of ours.
+/// Run on the node that has nothing of ours.
 const WITHOUT: &[(&str, &str)] = &[
     ("release", "srun --version"),
     ("placed.bare", "srun -n4 --gpus-per-task=1 $task"),
@@ -66,7 +66,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("steps.bare", steps!("")),
 ];
 
-/// What is run on the node that has the packages.
+/// Run on the node that has the packages.
 const WITH: &[(&str, &str)] = &[
     ("show", "nic-placement show"),
     ("show.json", "nic-placement show --json"),

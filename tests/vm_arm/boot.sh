@@ -32,7 +32,7 @@ for tool in gcc aarch64-linux-gnu-gcc make python3; do
     command -v $tool > /dev/null || { echo "this machine has no $tool" >&2 && exit 77; }
 done
 
-# ---- what every guest needs, made once ----
+# ---- for every guest, made once ----
 
 cpio_of() { (cd "$1" && find . | "$busybox" cpio -o -H newc 2> /dev/null); }
 build() {
@@ -53,7 +53,7 @@ build() {
             { cat log >&2 && exit 125; }
         aarch64-linux-gnu-strip --strip-debug -o rdma_nics.ko module/rdma_nics.ko
     fi
-    if [ ! -e root.cpio ] || [ "$cache/root/done" -nt root.cpio ]; then
+    if [ ! -e root.cpio ] || [ "$cache/root/done" -nt root.cpio ] || [ "$kernel/done" -nt root.cpio ]; then
         cpio_of "$cache/root" > root.cpio
         (cd "$kernel/root" && find lib | "$busybox" cpio -o -H newc 2> /dev/null) >> root.cpio
     fi
@@ -94,7 +94,7 @@ printf '%s\n' "${VM_ALSO:-}" | tr : '\n' | while IFS= read -r also; do
 done
 cp "$vm/init.sh" "$root/init"
 chmod +x "$root/init"
-# what the scripts of packages that were only unpacked would have made
+# made by scripts of packages, of which none has run
 printf '%s\n' 'root:x:0:0:root:/:/bin/sh' 'user:x:1000:1000:user:/tmp:/bin/sh' > "$root/etc/passwd"
 printf '%s\n' 'root:x:0:' 'user:x:1000:' > "$root/etc/group"
 printf '%s\n' 'passwd: files' 'group: files' 'hosts: files' > "$root/etc/nsswitch.conf"

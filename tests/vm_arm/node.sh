@@ -1,6 +1,6 @@
 #!/bin/sh
-# What runs in the guest: one node with its own Slurm, on which the commands are run before and after our packages are
-# installed.  Runs in /out.
+# Runs in the guest, in /out: one node with its own Slurm, on which commands are run before and after our packages are
+# installed.
 #
 #   node.sh WITHOUT WITH
 #

@@ -111,7 +111,7 @@ impl Machine {
         }
     }
 
-    /// What a guest left in this folder.
+    /// The answers that a guest left in this folder.
     pub fn of(name: &'static str, commands: &'static [(&str, &str)], out: PathBuf) -> Machine {
         Machine {
             name,
