@@ -67,11 +67,11 @@ class First:
                 file.write("\n")
             os.replace(path + ".new", path)
 
-    def step(self, name, work):
-        """A step that fails is told, and the next one begins."""
+    def step(self, name, work, needs=5):
+        """A step that fails is told, and the next one begins; `needs` is in seconds."""
         begun, ended = self.run.seconds(), "ended"
         self.say(name)
-        if self.run.left() < 5:
+        if self.run.left() < needs:
             ended = "no time was left"
         else:
             try:
@@ -133,7 +133,8 @@ class First:
         of["gpus"] = [device.get("name") for device in answer["devices"]]
         self.result["played"] = any("played" in str(name) for name in of["gpus"])
         if not of["gpus"]:
-            self.say("  there is no GPU here that NVIDIA's driver shows: %s" % (answer.get("error") or "it counts none"))
+            files = "%d device files" % len(of["gpu_files"]) if of["gpu_files"] else "no device file"
+            self.say("  NVIDIA's driver shows no GPU here (%s): %s" % (files, answer.get("error") or "it counts none"))
         else:
             self.say("  %s" % ", ".join(map(str, of["gpus"])))
 
@@ -406,7 +407,7 @@ class First:
         if of["played"]:
             self.say("the driver is played: this is no result")
         if not of["machine"].get("gpus"):
-            self.say("there is no GPU here")
+            self.say("the driver shows none of the GPUs" if of["machine"].get("gpu_files") else "there is no GPU here")
         self.say("%s/first.json" % self.run.out)
         self.log.close()
         self.pack()
@@ -501,11 +502,12 @@ def main():
     first.step("the machine", first.machine)
     first.step("1: other programs' pictures", first.witnesses)
     first.step("2: the driver's order", first.driver)
+    # before the steps that take longest
+    first.step("4: GPUDirect", first.gpudirect)
     first.step("3: a private Slurm", first.slurm)
     first.step("4: copies", first.copies)
-    first.step("4: GPUDirect", first.gpudirect)
     first.run.end = first.run.whole
-    first.step("the report", first.report)
+    first.step("the report", first.report, 1)
     done.acquire()
     watchdog.cancel()
     code = first.finish(True)

@@ -327,11 +327,16 @@ STEPS = [
 def steps(slurm, name, tool, here, gpus, ways):
     """Each way to start tasks: our report, the driver's answer and the marker in each task."""
     found, driver = [], os.path.join(here, "driver.py")
+    # a driver that hangs in each task must not take the time of all that follows
+    until = time.monotonic() + 100 * slurm.run.scale
     for number, (of, words, where) in enumerate(STEPS):
         # on a machine without GPUs the last one shows that this Slurm runs
         if gpus and (where not in (None, name == "constrained") or (len(gpus) < 2 and "-nN" in words)):
             continue
         if not gpus and words != ["-n1"]:
+            continue
+        if time.monotonic() > until:
+            slurm.run.cannot("Slurm (%s): `srun %s`: no time was left" % (name, " ".join(words)))
             continue
         asked = "verbose,bind=numa" if "-cC" in words else "verbose"
         counts = {"-nN": "-n%d" % len(gpus), "--gres=gpu:N": "--gres=gpu:%d" % len(gpus), "-cC": "-c%d" % slurm.cpus}
