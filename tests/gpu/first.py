@@ -20,7 +20,7 @@ from run import MARK, Run, read, reap
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOL = os.path.join(HERE, "bin", "nic-placement")
 PLUGIN = os.path.join(HERE, "lib", "libnic_placement.so")
-# where containers and distributions put the driver's files
+# the places of the driver's files in containers and distributions
 PROGRAMS = ("/usr/local/nvidia/bin", "/usr/sbin", "/sbin", "/usr/bin", "/usr/lib/wsl/lib")
 LIBRARIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 
@@ -467,7 +467,7 @@ def first_line(path):
 
 
 def keep_driver_files(run, when):
-    """What NVIDIA's driver shows below /proc: version, parameters, each GPU, MIG's capabilities."""
+    """The files of NVIDIA's driver below /proc: version, parameters, each GPU, MIG's capabilities."""
     kept = []
     for folder, _, files in os.walk("/proc/driver/nvidia"):
         for name in sorted(files)[:64]:
