@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says in this process, asked of libcuda.so.1: one line of JSON.
+"""Answers of NVIDIA's driver in this process, asked of libcuda.so.1: one line of JSON.
 
     driver.py                             the devices in the driver's order
     driver.py hold                        the same, and stays until its stdin ends, so that the driver keeps the GPUs ready
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-# what a library prints goes to stderr: stdout has our line alone
+# stdout has our line alone; a library's words go to stderr
 line = os.dup(1)
 os.dup2(2, 1)
 

@@ -20,7 +20,7 @@ from run import MARK, Run, read, reap
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOL = os.path.join(HERE, "bin", "nic-placement")
 PLUGIN = os.path.join(HERE, "lib", "libnic_placement.so")
-# where containers and distributions put the driver's files
+# the places of the driver's files in containers and distributions
 PROGRAMS = ("/usr/local/nvidia/bin", "/usr/sbin", "/sbin", "/usr/bin", "/usr/lib/wsl/lib")
 LIBRARIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 
@@ -67,11 +67,11 @@ class First:
                 file.write("\n")
             os.replace(path + ".new", path)
 
-    def step(self, name, work):
-        """A step that fails is told, and the next one begins."""
+    def step(self, name, work, needs=5):
+        """A step that fails is told, and the next one begins; `needs` is in seconds."""
         begun, ended = self.run.seconds(), "ended"
         self.say(name)
-        if self.run.left() < 5:
+        if self.run.left() < needs:
             ended = "no time was left"
         else:
             try:
@@ -133,7 +133,8 @@ class First:
         of["gpus"] = [device.get("name") for device in answer["devices"]]
         self.result["played"] = any("played" in str(name) for name in of["gpus"])
         if not of["gpus"]:
-            self.say("  there is no GPU here that NVIDIA's driver shows: %s" % (answer.get("error") or "it counts none"))
+            files = "%d device files" % len(of["gpu_files"]) if of["gpu_files"] else "no device file"
+            self.say("  NVIDIA's driver shows no GPU here (%s): %s" % (files, answer.get("error") or "it counts none"))
         else:
             self.say("  %s" % ", ".join(map(str, of["gpus"])))
 
@@ -406,7 +407,7 @@ class First:
         if of["played"]:
             self.say("the driver is played: this is no result")
         if not of["machine"].get("gpus"):
-            self.say("there is no GPU here")
+            self.say("the driver shows none of the GPUs" if of["machine"].get("gpu_files") else "there is no GPU here")
         self.say("%s/first.json" % self.run.out)
         self.log.close()
         self.pack()
@@ -466,7 +467,7 @@ def first_line(path):
 
 
 def keep_driver_files(run, when):
-    """What NVIDIA's driver shows below /proc: version, parameters, each GPU, MIG's capabilities."""
+    """The files of NVIDIA's driver below /proc: version, parameters, each GPU, MIG's capabilities."""
     kept = []
     for folder, _, files in os.walk("/proc/driver/nvidia"):
         for name in sorted(files)[:64]:
@@ -501,11 +502,12 @@ def main():
     first.step("the machine", first.machine)
     first.step("1: other programs' pictures", first.witnesses)
     first.step("2: the driver's order", first.driver)
+    # before the steps that take longest
+    first.step("4: GPUDirect", first.gpudirect)
     first.step("3: a private Slurm", first.slurm)
     first.step("4: copies", first.copies)
-    first.step("4: GPUDirect", first.gpudirect)
     first.run.end = first.run.whole
-    first.step("the report", first.report)
+    first.step("the report", first.report, 1)
     done.acquire()
     watchdog.cancel()
     code = first.finish(True)

@@ -16,7 +16,7 @@ PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
 class Ended:
-    """What a program left: `why` says why there is no output, and is None where there is some."""
+    """The outputs of a program: `why` says why there is no output, and is None where there is some."""
 
     def __init__(self, text, err, code, why):
         self.text, self.err, self.code, self.why = text, err, code, why
@@ -33,7 +33,7 @@ class Run:
         self.scale = min(1.0, seconds / 450)
         self.mark = "%d-%d" % (os.getpid(), time.time_ns())
         os.environ[MARK] = self.mark
-        # what a daemon leaves behind becomes our child, not init's
+        # a daemon's orphans become our children, not init's
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.could_not = []
 
@@ -87,9 +87,8 @@ class Run:
     def nothing(self, name, code, why):
         self.write(name, why + "\n", "why")
         text, err = read(self.path(name)), read(self.path(name, "err"))
-        for of in [self.path(name)]:
-            if os.path.exists(of) and not text.strip():
-                os.remove(of)
+        if not text.strip() and os.path.exists(self.path(name)):
+            os.remove(self.path(name))
         return Ended(text, err, code, why)
 
     def end_all(self):
@@ -101,7 +100,8 @@ class Run:
                 alive = self.ours()
                 if not alive:
                     return []
-                for pid in alive - sent if kill == signal.SIGTERM else alive:
+                # one that heeds the first signal may need its time
+                for pid in alive if kill == signal.SIGKILL else alive - sent:
                     signal_one(pid, kill)
                 sent |= alive
                 reap()
@@ -157,7 +157,7 @@ def end(process):
         except subprocess.TimeoutExpired:
             pass
     try:
-        # what it started, and what ignored the first signal
+        # its children, and those that ignored the first signal
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:
         pass

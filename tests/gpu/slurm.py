@@ -102,7 +102,8 @@ class Slurm:
     def shape(self, simple):
         """slurmd's own words for the CPUs here; a plain number of CPUs where it has none."""
         said = self.run.do("slurm/shape", [self.programs["slurmd"], "-C"], 15)
-        found = not simple and re.search(r"CPUs=\d+( \w+PerBoard=\d+| Boards=\d+| Sockets=\d+| CoresPerSocket=\d+| ThreadsPerCore=\d+)*", said.text)
+        words = r"CPUs=\d+( (Boards|SocketsPerBoard|Sockets|CoresPerSocket|ThreadsPerCore)=\d+)*"
+        found = not simple and re.search(words, said.text)
         shape = found[0] if found else "CPUs=%d" % len(os.sched_getaffinity(0))
         self.cpus = int(re.match(r"CPUs=(\d+)", shape)[1])
         return shape
@@ -160,14 +161,14 @@ class Slurm:
         write(at("etc", "slurm.conf"), lines)
         write(at("etc", "gres.conf"), ["NodeName=%s Name=gpu File=%s" % (self.node, gpu) for gpu in gpus])
         write(at("etc", "plugstack.conf"), ["optional %s" % plugin])
-        # where none are mounted slurmd does not start if it has to find out which they are
+        # slurmd does not start without any mounted if it has to find out which they are
         cgroups = ["CgroupPlugin=%s" % (cgroup or "cgroup/v1")]
         if constrain:
             cgroups += ["ConstrainDevices=yes", "ConstrainCores=no", "ConstrainRAMSpace=no"]
             if cgroup == "cgroup/v2":
                 # without systemd's bus slurmd makes its own cgroup (cgroup.conf(5))
                 cgroups += ["IgnoreSystemd=yes", "CgroupAutomount=yes"]
-                # where systemd would have made this one
+                # systemd would have made this one
                 os.makedirs("/sys/fs/cgroup/system.slice", exist_ok=True)
         write(at("etc", "cgroup.conf"), cgroups)
         self.env = dict(os.environ, SLURM_CONF=at("etc", "slurm.conf"))
@@ -205,7 +206,8 @@ class Slurm:
             if said.text.startswith("idle "):
                 return None
             time.sleep(0.2)
-        return "the node did not become idle: %s; %s" % ((said and said.text.strip()) or "no answer", self.last_words("slurmd", name))
+        state = (said and said.text.strip()) or "no answer"
+        return "the node did not become idle: %s; %s" % (state, self.last_words("slurmd", name))
 
     def resolves(self, host):
         """An image without /etc/hosts does not know localhost, and Slurm would not listen there."""
@@ -271,8 +273,8 @@ def lookup(host):
 
 
 def second_address(run):
-    """Where 127.0.0.1 is the only address, glibc finds none for AI_ADDRCONFIG, not even that one: loopback gets another for the
-    time.  What undoes it, or None."""
+    """If 127.0.0.1 is the only address, glibc finds none for AI_ADDRCONFIG, not even that one: loopback gets another for the time.
+    Returns the call that undoes it, or None."""
     if lookup("127.0.0.1"):
         return None
     name = b"lo:first"
@@ -327,11 +329,16 @@ STEPS = [
 def steps(slurm, name, tool, here, gpus, ways):
     """Each way to start tasks: our report, the driver's answer and the marker in each task."""
     found, driver = [], os.path.join(here, "driver.py")
+    # a driver that hangs in each task must not take the time of all that follows
+    until = time.monotonic() + 100 * slurm.run.scale
     for number, (of, words, where) in enumerate(STEPS):
         # on a machine without GPUs the last one shows that this Slurm runs
         if gpus and (where not in (None, name == "constrained") or (len(gpus) < 2 and "-nN" in words)):
             continue
         if not gpus and words != ["-n1"]:
+            continue
+        if time.monotonic() > until:
+            slurm.run.cannot("Slurm (%s): `srun %s`: no time was left" % (name, " ".join(words)))
             continue
         asked = "verbose,bind=numa" if "-cC" in words else "verbose"
         counts = {"-nN": "-n%d" % len(gpus), "--gres=gpu:N": "--gres=gpu:%d" % len(gpus), "-cC": "-c%d" % slurm.cpus}
@@ -356,7 +363,7 @@ def steps(slurm, name, tool, here, gpus, ways):
 
 
 def tasks(text):
-    """What the tasks of a step said: the driver by driver.py, and ours by the marker."""
+    """The answers of a step's tasks: the driver by driver.py, and ours by the marker."""
     answers = []
     for line in text.splitlines():
         one = last_json(line)

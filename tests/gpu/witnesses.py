@@ -54,11 +54,11 @@ class Node:
     def __init__(self, document, shown):
         self.gpus, self.nics = document["gpus"], document["nics"]
         self.nodes = {node["os_index"]: node for node in document["numa_nodes"]}
-        self.functions = {}
+        self.functions, self.above = {}, {}
         for line in document["pci"]:
             name, _, rest = line.partition(" below ")
             words = dict(part.strip().split(" ", 1) for part in rest.split(";")[1:] if " " in part.strip())
-            self.functions[name] = words
+            self.functions[name], self.above[name] = words, rest.partition(";")[0]
         self.paths = matrix_of_show(shown)
 
     def cpus_of(self, gpu):
@@ -73,6 +73,11 @@ class Node:
         words = self.functions.get(where, {})
         found = re.match(r"([0-9.]+) GT/s x(\d+)", words.get("link.max") or words.get("link", ""))
         return (float(found[1]), int(found[2])) if found else None
+
+    def link_with_port(self, where):
+        """The lower of a function's and its port's, as in NCCL's dump (src/graph/xml.cc, `ncclTopoGetXmlFromSys`)."""
+        own, port = self.link(where), self.link(self.above.get(where))
+        return own and port and (min(own[0], port[0]), min(own[1], port[1]))
 
 
 def matrix_of_show(text):
@@ -155,7 +160,8 @@ def smi_query(node, text, to):
             to.add("%s: model" % where, gpu["model"], value("Product Name"))
         if "minor" in gpu and (value("Minor Number") or "").isdigit():
             to.add("%s: minor number" % where, gpu["minor"], int(value("Minor Number")))
-        link = re.search(r"PCIe Generation\s*\n\s*Max\s*: (\d+).*?Link Width\s*\n\s*Max\s*: (\d+)x", block, re.S)
+        # `Max` is what GPU and slot can do together; `Device Max`, of newer drivers, is the GPU's own
+        link = re.search(r"Device Max\s*: (\d+).*?Link Width\s*\n\s*Max\s*: (\d+)x", block, re.S)
         if link and node.link(where):
             to.add("%s: link" % where, node.link(where), (speeds.get(int(link[1])), int(link[2])))
 
@@ -198,8 +204,8 @@ def nccl(node, text, to):
         if where not in ours:
             continue
         width, speed = element.get("link_width", ""), re.match(r"[0-9.]+", element.get("link_speed", ""))
-        if node.link(where) and speed and width.isdigit() and int(width) > 0:
-            to.add("%s: link" % where, node.link(where), (float(speed[0]), int(width)))
+        if node.link_with_port(where) and speed and width.isdigit() and int(width) > 0:
+            to.add("%s: link" % where, node.link_with_port(where), (float(speed[0]), int(width)))
         if affinity and node.cpus_of(ours[where]):
             bits = int(affinity.replace(",", ""), 16)
             theirs = {bit for bit in range(bits.bit_length()) if bits >> bit & 1}
@@ -218,7 +224,7 @@ for k in range(torch.cuda.device_count()):
 d.destroy_process_group()
 """
 
-# without PyTorch, and for several GPUs, since a dump has those of its communicator: the library alone, which links CUDA's runtime in
+# without PyTorch, and for several GPUs, since a dump has those of its communicator: the library alone, which has CUDA's runtime
 ALONE = """
 import ctypes, glob, sys
 count = int(sys.argv[1])

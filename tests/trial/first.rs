@@ -247,7 +247,8 @@ fn query(node: &Topology) -> String {
         text + &format!(
             "GPU 0000{address}\n    Product Name                          : {model}\n    Minor Number                          : {}\n    \
              GPU UUID                              : {uuid}\n        GPU Link Info\n            PCIe Generation\n                \
-             Max                       : 5\n                Current                   : 1\n            Link Width\n                \
+             Max                       : 4\n                Current                   : 1\n                \
+             Device Max                : 5\n             Link Width\n                \
              Max                       : 16x\n                Current                   : 16x\n\n",
             gpu.minor.unwrap(),
         )
@@ -475,7 +476,7 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
         "{said}"
     );
 
-    // what docs/results would hold
+    // the file that docs/results would hold
     let sent: TrialReport = report::read(result["report"].to_string().as_bytes()).unwrap();
     assert_eq!(
         report::faults(&sent),
