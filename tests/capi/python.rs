@@ -72,12 +72,14 @@ fn the_module_takes_a_machine_by_its_name_and_refuses_a_rank_that_is_not_below_t
     let own = "plan(local_rank=3, local_size=8, node='dgx-h100').nics";
     let same = "map('vllm', node='dgx-h100') == map('vllm', node={'machine': 'dgx-h100'})";
     let above = "plan(local_rank=8, local_size=8, node='dgx-h100')";
-    let Some(lines) = module(&[own, same, above, "plan(node='abacus')"]) else {
+    let misspelt = "plan(node='dgx-h1000')";
+    let Some(lines) = module(&[own, same, above, misspelt]) else {
         return;
     };
     assert_eq!(lines[..2], ["('mlx5_5:1',)", "True"]);
     assert_eq!(lines[2], "2 `local_rank` 8 is not below `local_size` 8");
-    assert!(lines[3].starts_with("3 `node`: "), "{}", lines[3]);
+    let meant = "3 `node`: `dgx-h1000`: no such machine, did you mean `dgx-h100`?";
+    assert!(lines[3].starts_with(meant), "{}", lines[3]);
 }
 
 #[test]
