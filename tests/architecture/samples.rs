@@ -118,21 +118,21 @@ fn each_breach_of_a_wall_is_found_however_it_is_written_and_nothing_else() {
 
 #[test]
 fn a_file_without_its_head_is_found() {
-    let (step, head) = ("crates/core/src/step.rs", "//! A file.\n");
+    let (root, head) = ("crates/core/src/lib.rs", "//! A file.\n");
     let forbidding = format!("{head}#![forbid(unsafe_code)]\n");
     let long = format!("{forbidding}{}", "\n".repeat(MAX_LINES));
     let breaches = |name: &str, text: &str| head_breaches(&file(name, text)).len();
-    assert_eq!(breaches(step, &forbidding), 0);
-    assert_eq!(breaches(step, head), 1);
+    assert_eq!(breaches(root, &forbidding), 0);
+    assert_eq!(breaches(root, head), 1);
     assert_eq!(
         breaches(
-            step,
+            root,
             &format!("{head}use std::fmt;\n// #![forbid(unsafe_code)]\n")
         ),
         1
     );
-    assert_eq!(breaches(step, &forbidding.replacen("//!", "//", 1)), 1);
-    assert_eq!(breaches(step, &long), 1);
+    assert_eq!(breaches(root, &forbidding.replacen("//!", "//", 1)), 1);
+    assert_eq!(breaches(root, &long), 1);
     let files = [
         "src/lib.rs",
         "crates/capi/src/lib.rs",

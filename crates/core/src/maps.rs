@@ -2,7 +2,6 @@
 //!
 //! Each format names the program's source file that reads it, and the release.  There is no map if
 //! it would lack a GPU or tell the wrong NIC.
-#![forbid(unsafe_code)]
 
 use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};

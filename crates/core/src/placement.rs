@@ -1,5 +1,4 @@
 //! Our decisions as data, each with its reason.
-#![forbid(unsafe_code)]
 
 pub mod agreement;
 

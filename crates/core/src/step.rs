@@ -1,5 +1,4 @@
 //! Slurm's grant on this node, as data: a step and its tasks.
-#![forbid(unsafe_code)]
 
 pub mod program;
 pub mod rule;

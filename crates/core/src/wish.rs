@@ -1,6 +1,5 @@
 //! The user's words, the admin's arguments, and the wish that both make, as data. `config` parses
 //! them.
-#![forbid(unsafe_code)]
 
 mod asked;
 pub mod pattern;

@@ -1,5 +1,4 @@
 //! Reads a tar of another machine's `/sys` and `/proc`, from `hwloc-gather-topology` or plain tar(1), into a manifest.
-#![forbid(unsafe_code)]
 
 use crate::manifest::BadText;
 use nic_placement_core::diagnostic::Shown;

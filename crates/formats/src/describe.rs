@@ -1,5 +1,4 @@
 //! Reads a node from a file of any format.  The content decides the format, not the name.
-#![forbid(unsafe_code)]
 
 use crate::{archive, import, manifest};
 use nic_placement_core::config::NodeSource;

@@ -1,5 +1,4 @@
 //! Writes the topology file, which the topology's crate reads: one line for each element of a list.
-#![forbid(unsafe_code)]
 
 pub use nic_placement_topology::file::*;
 use nic_placement_topology::{Bitmap, Pu, Topology, package_of, threads_by_core};

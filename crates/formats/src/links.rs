@@ -1,5 +1,4 @@
 //! What connects GPUs with each other, as far as files say it: for people to compare. No decision uses it.
-#![forbid(unsafe_code)]
 
 use crate::describe::{FileFormat, contents, format_of};
 use crate::import::{self, GpuLinks};

@@ -11,7 +11,6 @@
 //! ```
 //!
 //! A letter that would end a path or a link's target in its line is written as in a literal of Rust: `\u{20}`.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::diagnostic::line::disturbs;

@@ -1,5 +1,4 @@
 //! Makes the node file, which the node's crate reads.
-#![forbid(unsafe_code)]
 
 use crate::file;
 use nic_placement_node::cache::{MAGIC, NodeFile, Stamp, VERSION};

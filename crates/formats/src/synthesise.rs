@@ -4,7 +4,6 @@
 //!
 //! So real programs can be shown every model and topology file, and discovery is tested with generated topologies.  Facts that sysfs
 //! lacks (roles of NICs, stated paths) are kept beside it (`described`).
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
     Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction,

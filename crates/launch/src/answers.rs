@@ -1,5 +1,4 @@
 //! The plan as versioned JSON, for programs.
-#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 use crate::explain::{Explain, Pair};

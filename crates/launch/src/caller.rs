@@ -1,5 +1,4 @@
 //! A process that no Slurm started: whose files it trusts, and what its container shows.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;

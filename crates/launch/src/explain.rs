@@ -3,7 +3,6 @@
 //! Under `closest` and `spread` a sentence about a NIC that was not chosen says what the node would lose if this GPU alone
 //! moved there, in the first respect that the solver compares.  Under the other policies it names the rule that leaves the
 //! NIC out.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::placement::{NodePlacement, RailIndex, RailUse};
 use nic_placement_core::plan::Plan;

@@ -1,5 +1,4 @@
 //! The formats of a node's map, by their words.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::maps::{self, NoMap, Subject, pairs};
 use nic_placement_core::topology::GpuIndex;

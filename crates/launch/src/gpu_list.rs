@@ -1,5 +1,4 @@
 //! GPUs as people and programs name them: by position in PCI order, or by PCI address.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};

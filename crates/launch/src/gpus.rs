@@ -1,5 +1,4 @@
 //! A process's GPUs, with or without Slurm.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::gpus::{Sight, by_file, by_step};
 use nic_placement_core::step::{GpuGrant, Step, TaskGpus};

@@ -1,5 +1,4 @@
 //! Built-in machines as people name them: `dgx-h100`, `DGX H100`, `h100`, `p5.48xlarge`.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::config::options::is_near;
 use nic_placement_node::platform::{self, MODELS};

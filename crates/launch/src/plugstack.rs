@@ -1,5 +1,4 @@
 //! plugstack.conf as Slurm reads it (spank(8), src/common/spank.c): its lines in order, included files among them.
-#![forbid(unsafe_code)]
 
 use crate::caller::callers_author;
 use nic_placement_core::config::conf::ConfLine;

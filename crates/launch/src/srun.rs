@@ -2,7 +2,6 @@
 //!
 //! Options that change GPUs, CPUs or tasks are modelled or refused. Options without effect on placement are skipped if they
 //! are known (src/common/slurm_opt.c of Slurm 22.05 to 26.05). Variables of srun are not read.
-#![forbid(unsafe_code)]
 
 mod cores;
 mod step;
@@ -26,19 +25,19 @@ const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M c
 
 /// The last value of each option.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct SrunLine {
     values: BTreeMap<&'static str, String>,
     program: Vec<String>,
 }
 
-impl Line {
+impl SrunLine {
     /// `srun` and what follows; options as getopt_long(3) reads them, in full.
-    pub fn parse(words: &[String]) -> Result<Line, String> {
+    pub fn parse(words: &[String]) -> Result<SrunLine, String> {
         let mut rest = words.iter();
         if rest.next().and_then(|srun| srun.rsplit('/').next()) != Some("srun") {
             return Err("expected `srun`, its options and a program".to_string());
         }
-        let mut line = Line::default();
+        let mut line = SrunLine::default();
         let is_option = |word: &&String| word.len() > 1 && word.starts_with('-');
         while let Some(word) = rest.clone().next().filter(is_option) {
             rest.next();

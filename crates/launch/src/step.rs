@@ -1,5 +1,4 @@
 //! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
-#![forbid(unsafe_code)]
 
 use crate::gpus;
 use nic_placement_core::config::{Admin, BadWord, Words};

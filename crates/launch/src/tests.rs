@@ -1,5 +1,4 @@
 //! What a launcher says of a step and what it is told.
-#![forbid(unsafe_code)]
 
 use super::explain::Explain;
 use super::{answers, step};

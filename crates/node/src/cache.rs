@@ -2,7 +2,6 @@
 //!
 //! One version of the tool writes it for the same version of the plugin: a line with the version, a checksum, the content.
 //! `nic-placement show --topology FILE` prints it.
-#![forbid(unsafe_code)]
 
 use crate::discover::registered::Registered;
 use nic_placement_topology::{Provenance, Topology, file};

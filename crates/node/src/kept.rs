@@ -1,5 +1,4 @@
 //! Reads the node file if it is current.
-#![forbid(unsafe_code)]
 
 use super::cache::{self, NodeFile};
 use crate::discover::registered::{complete, difference, follow_links, links, registered};

@@ -1,5 +1,4 @@
 //! The admin's settings on this node, and the wish that they make with the user's words.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf, rollout::Rollout};
 use nic_placement_core::diagnostic::Diagnostic;

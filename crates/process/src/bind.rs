@@ -1,5 +1,4 @@
 //! Reads a process's memory policy, sets that and its CPU affinity, then reads both back.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::placement::TaskPlacement;
 use nic_placement_core::step::Memory;

@@ -1,5 +1,4 @@
 //! Device files that a process may open, checked without opening them.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::ReadFile;
 use nic_placement_core::plan::Plan;

@@ -1,5 +1,4 @@
 //! Evidence about a process's GPUs: its variables, and the device nodes that it may open.
-#![forbid(unsafe_code)]
 
 use crate::devices::{DeviceFiles, is_answer_to_all};
 use nic_placement_core::gpus;

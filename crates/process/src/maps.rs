@@ -1,5 +1,4 @@
 //! The node's maps that `set=` names, which `nic-placement refresh` keeps beside the node file.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::config::Admin;
 use nic_placement_core::libraries::wanted::MapFile;

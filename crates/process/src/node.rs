@@ -1,5 +1,4 @@
 //! The topology of a process's node, from the admin's source.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;

@@ -3,7 +3,6 @@
 //!
 //! The plugin, `nic-placement exec` and the C interface all go this way.  They differ in what they pass: the step, the task,
 //! which files are to be trusted, and how a variable is set.
-#![forbid(unsafe_code)]
 
 use crate::devices::{self, DeviceFiles};
 use crate::{admin, bind, files, gpus, maps, node};

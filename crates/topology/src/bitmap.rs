@@ -1,5 +1,4 @@
 //! Sets of CPUs and NUMA nodes, in the kernel's list and mask formats.
-#![forbid(unsafe_code)]
 
 use super::text::serde_as_text;
 use crate::diagnostic::Shown;

@@ -1,5 +1,4 @@
 //! GPUs, NICs and their ports.
-#![forbid(unsafe_code)]
 
 use super::text::{display_as_serialized, unless_default};
 use super::{DeviceName, Network, PciAddress, SubnetPrefix};

@@ -2,7 +2,6 @@
 //!
 //! A file becomes a topology only if that is consistent: names, addresses and CPUs are unique, references resolve, parents
 //! lead to a host bridge.  Any other file is refused with one line that says where and what was expected.
-#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod check;

@@ -1,5 +1,4 @@
 //! Indices of GPUs, NICs and ports.
-#![forbid(unsafe_code)]
 
 use super::{Gpu, Nic, Port, Topology};
 

@@ -1,5 +1,4 @@
 //! PCIe links: speed, width and bandwidth.
-#![forbid(unsafe_code)]
 
 use super::text::serde_as_text;
 use serde::{Deserialize, Serialize};

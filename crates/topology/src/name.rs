@@ -1,5 +1,4 @@
 //! Device names.
-#![forbid(unsafe_code)]
 
 use super::text::serde_as_text;
 use std::borrow::Borrow;

@@ -1,5 +1,4 @@
 //! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
-#![forbid(unsafe_code)]
 
 use super::text::{hex, serde_as_text};
 use std::fmt;

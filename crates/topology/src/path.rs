@@ -1,5 +1,4 @@
 //! Paths between PCI functions: nvidia-smi's and NCCL's kinds, and the links on the path.
-#![forbid(unsafe_code)]
 
 use super::text::display_as_serialized;
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};

@@ -1,5 +1,4 @@
 //! PCI functions, and the bridges and links above them.
-#![forbid(unsafe_code)]
 
 use super::bitmap::CpuSet;
 use super::link::PcieLink;

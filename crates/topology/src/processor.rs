@@ -1,5 +1,4 @@
 //! A node's processors, from which NCCL derives the bandwidth between sockets.
-#![forbid(unsafe_code)]
 
 use crate::text::{display_as_serialized, hex};
 use serde::{Deserialize, Serialize};

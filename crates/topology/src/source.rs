@@ -1,5 +1,4 @@
 //! The node that is read, and how much of it.
-#![forbid(unsafe_code)]
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {

@@ -1,5 +1,4 @@
 //! Values as text in JSON, for people, and as numbers in the node file.
-#![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 use serde::de::{Deserialize, Deserializer, Error};

@@ -1,7 +1,6 @@
 //! Bytes of each NIC between two readings of the counters, and the shares of the plan's NICs and of others.
 //!
 //! A counter that cannot tell has a [`NoFigure`], which is no zero.
-#![forbid(unsafe_code)]
 
 use super::counters::{Count, CountedPort, Sample};
 use super::units::bytes;

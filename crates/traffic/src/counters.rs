@@ -5,7 +5,6 @@
 //! bytes (drivers/infiniband/hw/hfi1/mad.c, `pma_get_opa_port_dctrs`). Other drivers have counters of their own below
 //! `hw_counters`. Soft RoCE counts packets (drivers/infiniband/sw/rxe/rxe_hw_counters.c) and soft iWARP nothing: their bytes pass
 //! through the interface, which counts them.
-#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,6 @@
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>: each metric has one HELP and one TYPE line, then its
 //! samples.  A value of a label may hold anything; backslash, quote and line end are escaped.
-#![forbid(unsafe_code)]
 
 use std::fmt::Write;
 

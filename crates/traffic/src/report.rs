@@ -1,5 +1,4 @@
 //! The report of `verify` on one node, and the sums of several nodes by the names of NICs: a rail has one name on all nodes.
-#![forbid(unsafe_code)]
 
 use super::bytes::{Bytes, Figure, Origin, Shares, Traffic};
 use super::verify::{TaskVerdict, Verdict};

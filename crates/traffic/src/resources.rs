@@ -8,7 +8,6 @@
 //! * A queue pair's owner is its protection domain's. Where that thread has ended, the domain's context may have another.
 //! * Objects that the driver makes by commands of its own (mlx5's DEVX) are not listed: UCX's connections on ConnectX cards are
 //!   of this kind (`MLX5_DEVX_OBJECTS`, src/uct/ib/base/ib_md.c), its memory is not.
-#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
 //! The marker of the plugin and Slurm's numbers in a process's environment.
 //!
 //! A user can write anything there. Only numbers, PCI addresses and device names are kept of it.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::wanted::is_variable_name;

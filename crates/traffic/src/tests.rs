@@ -1,5 +1,4 @@
 //! Tests of the bytes of NICs.
-#![forbid(unsafe_code)]
 
 use super::bytes::{
     self, Bytes, Figure, NoFigure, OF_THE_INTERFACE, Origin, Planned, PlannedNics, Readings,

@@ -1,5 +1,4 @@
 //! Bytes as people read them.
-#![forbid(unsafe_code)]
 
 /// `0 B`, `999 B`, `1.23 kB`, `45.6 MB`, `789 GB`: three digits, powers of ten as rates of links have.
 pub fn bytes(count: u64) -> String {

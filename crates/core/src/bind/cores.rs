@@ -3,7 +3,6 @@
 //! No task knows another's GPUs or waits for it.  So a task's cores follow from facts that all
 //! tasks of the step share: the topology, slurmd's masks and Slurm's rule for GPUs.  Its own GPUs
 //! only choose among its own parts of the NUMA nodes; no two tasks share a part.
-#![forbid(unsafe_code)]
 
 use super::near::{LeastShares, even_parts, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};

@@ -2,7 +2,6 @@
 //!
 //! Only tasks with equal shares swap, and only whole masks: so each keeps its share, however Slurm
 //! counts, and no core is divided anew.
-#![forbid(unsafe_code)]
 
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;

@@ -4,7 +4,6 @@
 //! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets
 //! keeps the kernel's default, memory where the thread runs: a preference would make some threads'
 //! memory remote.
-#![forbid(unsafe_code)]
 
 use super::{NearNodes, Situation, asked_for, bound_by_program, numa_nodes};
 use crate::placement::{Bind, Mem, Notes};

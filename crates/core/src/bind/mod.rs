@@ -2,7 +2,6 @@
 //!
 //! By default ([`Bind::Auto`]) tasks move near their GPUs as far as every task of the step keeps
 //! its share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
-#![forbid(unsafe_code)]
 
 mod cores;
 mod exchange;

@@ -9,7 +9,6 @@
 //! wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906).  No task's
 //! private CPUs shrink below what it asked for.
 //! `bind=none` and `rollout=` are for sites whose programs burst.
-#![forbid(unsafe_code)]
 
 use super::exchange::exchanged;
 use super::shares::{ONE, fair};

@@ -2,7 +2,6 @@
 //!
 //! A task with a smaller share is worse off, whatever its mask: eight tasks on one mask of eight
 //! CPUs have one CPU each.
-#![forbid(unsafe_code)]
 
 use super::tasks::union;
 use crate::topology::CpuSet;

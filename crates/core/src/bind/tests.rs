@@ -1,5 +1,4 @@
 //! The cases of binding, on one machine with two sockets.
-#![forbid(unsafe_code)]
 
 mod memory;
 mod together;

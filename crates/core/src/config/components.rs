@@ -3,7 +3,6 @@
 //! Each component is a job; their numbers are consecutive (Slurm's src/slurmctld/proc_req.c,
 //! `_slurm_rpc_allocate_het_job`).  srun sends the option's last value to every node
 //! (src/common/spank.c, `spank_set_remote_options`), so it holds for all components.
-#![forbid(unsafe_code)]
 
 /// Set to 1 by the plugin in srun if the option of any component says `off`; removed in each task.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";

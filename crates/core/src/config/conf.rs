@@ -3,7 +3,6 @@
 //!
 //! A line for some nodes or partitions begins with `NodeName=`, `PartitionName=` or both, as in
 //! slurm.conf and gres.conf.  `#` begins a comment; `\` at its end continues a line.
-#![forbid(unsafe_code)]
 
 use super::hostlist::HostList;
 use super::options::AdminLevel;

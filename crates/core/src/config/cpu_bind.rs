@@ -26,7 +26,6 @@
 //! After 22.05 these variables do not tell `--cpu-bind=threads --threads-per-core=1` from a hint,
 //! and `-B 2` looks like a choice.  Only srun has the command line: the plugin there sends
 //! [`VARIABLE`].
-#![forbid(unsafe_code)]
 
 use crate::topology::CpuSet;
 

@@ -2,7 +2,6 @@
 //!
 //! Names are compared with ranges, so `n[0-4000000000]` costs as little as `n1`.  As in Slurm
 //! (src/common/hostlist.c), a range's numbers have at least the digits of its first.
-#![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 

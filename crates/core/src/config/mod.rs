@@ -1,5 +1,4 @@
 //! The settings of admin and user: one table of options, one grammar, three places.
-#![forbid(unsafe_code)]
 
 pub mod components;
 pub mod conf;

@@ -1,5 +1,4 @@
 //! The option's words and the admin's arguments, for parsers, help, man page and suggestions.
-#![forbid(unsafe_code)]
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {

@@ -3,7 +3,6 @@
 //! Layers from far to near: plugstack.conf, then the file's lines for the cluster, for nodes, for
 //! partitions; the nearest has precedence. The file is nearer because it is the node's own: Slurm
 //! can hand one plugstack.conf to all nodes (slurm.conf(5), "Configless").
-#![forbid(unsafe_code)]
 
 use super::conf::{Audience, Conf};
 use super::options::{self, ARGUMENTS, AdminLevel};

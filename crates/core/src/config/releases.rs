@@ -1,5 +1,4 @@
 //! Slurm's releases, by the numbers that its programs export.
-#![forbid(unsafe_code)]
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {

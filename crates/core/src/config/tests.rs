@@ -1,5 +1,4 @@
 //! What admins and users may say, and what it means.
-#![forbid(unsafe_code)]
 
 mod layers;
 

@@ -1,5 +1,4 @@
 //! The words of `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`.
-#![forbid(unsafe_code)]
 
 use super::options::{self, WORDS};
 use crate::diagnostic::Shown;

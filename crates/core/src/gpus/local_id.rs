@@ -4,7 +4,6 @@
 //! Programs that choose by `SLURM_LOCALID` do, such as those of PyTorch's and DeepSpeed's
 //! launchers: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence
 //! contradicts is not used.
-#![forbid(unsafe_code)]
 
 use super::list::CUDA_ORDER;
 use super::{of_the_step, unequal};

@@ -18,7 +18,6 @@
 //! first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c).  Nor does `SLURM_JOB_GPUS`,
 //! which sruns on all nodes inherit from the batch script.  Shards and MPS set the variables of
 //! whole GPUs, which several tasks then share.
-#![forbid(unsafe_code)]
 
 mod list;
 mod local_id;

@@ -1,5 +1,4 @@
 //! Slurm's variables and the kernel's permissions, row by row, and the GPUs that the program would see.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::{Gpu, HostBridge, PciFunction, PciParent, Provenance};

@@ -6,7 +6,6 @@
 //! memory.  MPI_Init looks up the current GPU (pmodels/mpich issue 7951) among the devices that
 //! libfabric shows, so `GPU` does not go with a task's own `FI_CXI_DEVICE_NAME`.
 //! `SHMEM_OFI_NIC_POLICY` has no `GPU`.
-#![forbid(unsafe_code)]
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
 use super::{Answer, Library, Query};

@@ -2,7 +2,6 @@
 //!
 //! By default it asks ibstat for `mlx5_0`, which may be a storage NIC or none
 //! (deep_ep/utils/envs.py `get_rdma_gbs`).
-#![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, has_gpu_of, nccl, ours};
 use crate::diagnostic::Diagnostic;

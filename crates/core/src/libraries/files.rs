@@ -1,5 +1,4 @@
 //! Configuration files of libraries: a variable that a file sets is left to the file.
-#![forbid(unsafe_code)]
 
 use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;

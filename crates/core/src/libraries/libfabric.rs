@@ -10,7 +10,6 @@
 //!
 //! A device per task suits an MPI that opens one per process; not NCCL's plug-in, which counts the
 //! devices of all ranks, nor Cray MPICH's own policy.
-#![forbid(unsafe_code)]
 
 use super::{Answer, Library, Present, Query, marked, works};
 use super::{files::non_empty, uniform::names_of};

@@ -10,7 +10,6 @@
 //!
 //! `node=` is `Agreement::digest`, equal on nodes that agree.  Only a bound task has `cpus=`, for
 //! `verify`.
-#![forbid(unsafe_code)]
 
 use super::uniform::joined;
 use crate::placement::{NodePlacement, TaskPlacement};

@@ -4,7 +4,6 @@
 //! A different `NCCL_IB_HCA` for each task would cost NCCL seven eighths of its bandwidth, by its
 //! own graph search.  MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx`
 //! provider).
-#![forbid(unsafe_code)]
 
 mod cray_mpich;
 mod deepep;

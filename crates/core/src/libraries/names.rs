@@ -1,5 +1,4 @@
 //! Names of variables: refused in `set=`, doubtful there, or equal in all tasks of a node.
-#![forbid(unsafe_code)]
 
 use super::LIBRARIES;
 

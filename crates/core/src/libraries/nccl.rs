@@ -17,7 +17,6 @@
 //!
 //! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most.  RCCL recognises
 //! machines by their NICs (src/graph/rome_models.cc), which a list may prevent.
-#![forbid(unsafe_code)]
 
 use super::files::{Files, UNKNOWN_HOME, non_empty, pairs};
 use super::wanted::Fabric;

@@ -18,7 +18,6 @@
 //! `NVSHMEM_HCA_PREFIX` is a part of the names to use, or after `^` of those to leave out; before
 //! 3.5.21 `^` leaves out all (`nvshmemt_check_hca_prefix`).  So it cannot leave out several NICs in
 //! every release.
-#![forbid(unsafe_code)]
 
 use super::files::{Files, before_comment, non_empty, pairs};
 use super::nccl::HOME;

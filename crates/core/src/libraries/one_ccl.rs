@@ -10,7 +10,6 @@
 //! process takes the entry of its number on the node, and fails if there are fewer entries than
 //! processes; so ours repeats one CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
 //! src/common/global/global.cpp `set_local_coord`).
-#![forbid(unsafe_code)]
 
 use super::libfabric::{PROVIDER, admits_provider};
 use super::{Answer, Library, Query, uniform};

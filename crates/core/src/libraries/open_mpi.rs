@@ -4,7 +4,6 @@
 //! By default it goes by the process's CPUs.  Of equally near NICs a process takes the one of this
 //! number, modulo their count (opal/mca/common/ofi/common_ofi.c `opal_common_ofi_select_provider`,
 //! `find_nearest_provider_from_accelerator`).  Releases before 6 ignore the variable.
-#![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric};
 

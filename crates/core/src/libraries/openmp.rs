@@ -6,7 +6,6 @@
 //! program that imports PyTorch; mpibind issue 41).  So `OMP_PROC_BIND=false` goes with the places:
 //! libgomp then ignores them.  A user's `OMP_PROC_BIND=spread` then gives each thread a core
 //! (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
-#![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query};
 

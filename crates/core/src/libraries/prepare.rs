@@ -1,5 +1,4 @@
 //! A step's variables, their node-wide values, and the claims of files: worked out once for all tasks.
-#![forbid(unsafe_code)]
 
 use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};

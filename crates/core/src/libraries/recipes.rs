@@ -1,5 +1,4 @@
 //! Libraries with one variable: a row has its value as a template of `set=`, and a condition.
-#![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric, template, uniform};
 use crate::placement::GpuPlacement;

@@ -19,7 +19,6 @@
 //! to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`); in a batch job srun runs on the first
 //! node.  The route to srun leaves by the interface of Slurm's traffic.  Routing rules for other
 //! tables than the main one are not read.  If srun's address is IPv6, IPv4's default route counts.
-#![forbid(unsafe_code)]
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};

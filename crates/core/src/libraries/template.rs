@@ -1,7 +1,6 @@
 //! The admin's `set=NAME=TEMPLATE`: variables with facts of the node or the task.
 //!
 //! `{word}` stands for a fact, `{{` and `}}` for braces.  Without the fact the variable is not set.
-#![forbid(unsafe_code)]
 
 use super::names;
 use super::uniform::{joined, left_out, names_of};

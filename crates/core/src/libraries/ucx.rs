@@ -25,7 +25,6 @@
 //! on stdout (`ucp_report_unavailable`); `UCX_WARN_INVALID_CONFIG=n` prevents that.  From 1.21 on
 //! UCX pairs GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so all equally near NICs are
 //! named.
-#![forbid(unsafe_code)]
 
 mod addresses;
 pub(super) mod interfaces;

@@ -11,7 +11,6 @@
 //!
 //! Only the NICs of one GPU count: a task's GPUs send at the same time, and another GPU's NICs are
 //! far.
-#![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, files::Files, ucx};
 use crate::topology::GpuIndex;

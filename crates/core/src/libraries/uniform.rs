@@ -1,5 +1,4 @@
 //! One list of NICs for all tasks of a node, set only to leave NICs out.
-#![forbid(unsafe_code)]
 
 use crate::maps;
 use crate::placement::Rail;

@@ -1,5 +1,4 @@
 //! The variables that user and admin want in a step, and the fabric that they state.
-#![forbid(unsafe_code)]
 
 use super::LIBRARIES;
 pub use super::names::is_name as is_variable_name;

@@ -1,5 +1,4 @@
 //! What must be the same on all nodes of a job, so that lists and rails which each node makes for itself fit together.
-#![forbid(unsafe_code)]
 
 use super::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, NicKind, Topology};

@@ -1,5 +1,4 @@
 //! The room that a program has for our variables, beside its own environment and arguments.
-#![forbid(unsafe_code)]
 
 use crate::libraries::Present;
 use crate::placement::{Change, Variable};

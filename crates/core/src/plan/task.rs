@@ -1,5 +1,4 @@
 //! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
-#![forbid(unsafe_code)]
 
 use crate::bind::{Situation, bind};
 use crate::gpus;

@@ -1,5 +1,4 @@
 //! What only a whole plan shows: facts that pass from one module to another.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::config::Words;

@@ -1,5 +1,4 @@
 //! Reports for people: of each task a row of a table with its reasons below, and one line of a step.
-#![forbid(unsafe_code)]
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::counted;

@@ -1,6 +1,5 @@
 //! `all`: each GPU gets all rails of the node, nearest first.  `numa`: those of its NUMA node, or
 //! all if that has none.
-#![forbid(unsafe_code)]
 
 use super::solve::RailSet;
 use super::{Ways, placements};

@@ -1,6 +1,5 @@
 //! `closest`: each GPU the rails that give it the most bandwidth, then the nearest, evenly used.
 //! `spread`: the same, and a job that is alone on the node also uses the idle rails.
-#![forbid(unsafe_code)]
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, Solved, solve};

@@ -1,6 +1,5 @@
 //! The reason why a GPU has its NICs, and the node's loss if it alone moved to another one, in the
 //! first respect that the solver compares.
-#![forbid(unsafe_code)]
 
 use super::Ways;
 use super::parts::Part;

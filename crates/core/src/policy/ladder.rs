@@ -4,7 +4,6 @@
 //! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an
 //! EPYC with four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is
 //! the socket.
-#![forbid(unsafe_code)]
 
 use crate::order;
 use crate::topology::{CpuSet, NodeSet, Topology};

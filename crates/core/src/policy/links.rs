@@ -1,6 +1,5 @@
 //! The PCIe links above GPUs and NICs: those that several paths can share, and the bandwidth of the
 //! others.
-#![forbid(unsafe_code)]
 
 use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};

@@ -1,7 +1,6 @@
 //! The map from GPUs to NICs, and the ports that it may use.
 //!
 //! Pure: the same node and the same request give the same map, in every task.
-#![forbid(unsafe_code)]
 
 mod all;
 mod closest;

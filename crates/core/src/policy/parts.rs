@@ -4,7 +4,6 @@
 //! local NICs are those of most bandwidth, and of these the nearest; it uses their number divided
 //! by the number of GPUs local to them.  NCCL rounds up, and GPUs then share a NIC.  A part here is
 //! rounded down: of nine NICs for eight GPUs each gets one.
-#![forbid(unsafe_code)]
 
 use super::Through;
 use super::solve::{Load, Problem, RailSet, Solved, solve};

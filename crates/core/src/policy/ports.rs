@@ -1,6 +1,5 @@
 //! The ports of the fabric between GPUs: a row of facts for each port, then the rules that leave
 //! ports out, in their order.
-#![forbid(unsafe_code)]
 
 mod facts;
 

@@ -4,7 +4,6 @@
 //! lists.  With fewer rails than GPUs neighbours share one; with several times as many, GPU k's
 //! rails are the k-th group of them.  A GPU whose rail is broken gets the rail that `closest` has
 //! left for it, unless others of its group work.
-#![forbid(unsafe_code)]
 
 use super::Ways;
 use super::closest::{explained, in_order};

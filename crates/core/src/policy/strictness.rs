@@ -3,7 +3,6 @@
 //! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.
 //! `restricted` also asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has
 //! any there.  `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
-#![forbid(unsafe_code)]
 
 use crate::placement::{NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};

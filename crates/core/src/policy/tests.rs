@@ -1,7 +1,6 @@
 //! Rules for every machine: order and names mean nothing, a NIC that fails moves GPUs that did
 //! not use it only where the worst-off GPU gains by that, and a NIC that is new and farther than
 //! every GPU's own one moves none.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::placement::{GpuPlacement, RailIndex};

@@ -1,6 +1,5 @@
 //! The path from every GPU to every rail, and the links that paths share: the solver's question,
 //! made from the node.
-#![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
 use super::solve::{KINDS, Problem, RailSet, Solved};

@@ -1,5 +1,4 @@
 //! Words in the command of a step's program that bind its processes or name NICs.
-#![forbid(unsafe_code)]
 
 /// `-` and `_` are alike.
 const WORDS: [&str; 8] = [

@@ -4,7 +4,6 @@
 //! imply, with other devices too: `gres/tmp:per_task:10+gres/gpu:per_task:1`
 //! (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`; src/common/tres_bind.c). Before 23.11
 //! the separator was `;`, and names had no `gres/`. No release allows a GPU type there.
-#![forbid(unsafe_code)]
 
 /// Slurm's names for shares of GPUs: their rules deal GPUs too.
 const SHARES: [&str; 2] = ["shard", "mps"];

@@ -1,5 +1,4 @@
 //! The option's words as values.
-#![forbid(unsafe_code)]
 
 use std::fmt;
 

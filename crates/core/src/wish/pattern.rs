@@ -1,5 +1,4 @@
 //! Patterns for NICs: a name, PCI address or network interface with `*` and `?`, or a subnet.
-#![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 use crate::topology::{Network, Nic, SubnetPrefix};

@@ -1,6 +1,5 @@
 //! `rollout=`: the share of jobs that get the admin's `default=`. Chosen by job id, so all nodes
 //! and steps agree.
-#![forbid(unsafe_code)]
 
 use super::{Switch, Words};
 

@@ -1,5 +1,4 @@
 //! The words of a job's nodes, compared: nodes that differ from most, their differences, and lines to write.
-#![forbid(unsafe_code)]
 
 use crate::audit::hostlist::compressed;
 use nic_placement_core::diagnostic::counted;

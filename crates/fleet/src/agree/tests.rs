@@ -1,5 +1,4 @@
 //! Which node differs, in what, and what to write.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! A report as facts that can be compared, and as the inventory by which nodes are of one kind.
-#![forbid(unsafe_code)]
 
 use super::report::{GpuReport, Level, LinkReport, NicReport, Report, SaidAgreement};
 use nic_placement_core::diagnostic::Shown;

@@ -1,5 +1,4 @@
 //! Names of nodes as Slurm writes many of them: `gpu[001-128,130]`.
-#![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

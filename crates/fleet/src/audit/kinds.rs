@@ -1,5 +1,4 @@
 //! Kinds of nodes, and the differences of each node from its kind.
-#![forbid(unsafe_code)]
 
 use super::facts::{Class, Inventory, Key};
 use super::hostlist::compressed;

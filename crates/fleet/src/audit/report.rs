@@ -1,5 +1,4 @@
 //! The report of `nic-placement check --json`, which the audit reads back.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::placement::agreement::Agreement;

@@ -2,7 +2,6 @@
 //!
 //! A line that begins with `{` begins a document, so one that was cut short costs no other. `srun -l` puts a task's number
 //! before each line (`12: {`); lines of different tasks may then stand between each other.
-#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};

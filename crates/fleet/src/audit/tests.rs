@@ -1,5 +1,4 @@
 //! What the audit finds, on nodes with four GPUs and five NICs.
-#![forbid(unsafe_code)]
 
 use super::kinds::{Audited, Difference};
 use super::report::{

@@ -1,7 +1,6 @@
 //! A PCI function's configuration space: the few registers of it that decide how fast its DMA goes, and where.
 //!
 //! Offsets and bits are those of the kernel's include/uapi/linux/pci_regs.h.
-#![forbid(unsafe_code)]
 
 use std::iter::successors;
 

@@ -1,7 +1,6 @@
 //! Facts of the node, of its installation and of the calling user, which checks judge.
 //!
 //! `None` is not known, and no check takes it for a fault.
-#![forbid(unsafe_code)]
 
 use super::config_space::ConfigSpace;
 use super::shortfall::Missing;

@@ -13,7 +13,6 @@
 //!   "Supported Systems"); ROCm's guide asks for `iommu=pt`.
 //! * Path: NCCL uses it up to PXB, and with NVLink-C2C to each NIC of the CPU (src/graph/paths.cc, `ncclTopoCheckGdr`).
 //! * GeForce and GB10 cannot (the same guide, "Overview"; DGX Spark's porting guide, "GPUDirect RDMA").
-#![forbid(unsafe_code)]
 
 use super::facts::HostFacts;
 use super::redirect::{

@@ -1,5 +1,4 @@
 //! GPUs whose numbers may mean others.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus::{positions, unequal};

@@ -1,6 +1,5 @@
 //! The node as a whole: what may be chosen on it, whether it is as its kind is, and what was odd; what the kernel and the calling
 //! user's limits allow, and what a site's files decide before we can.
-#![forbid(unsafe_code)]
 
 use super::facts::{DeviceAccess, Machine};
 use super::gpus;

@@ -1,5 +1,4 @@
 //! The installation: Slurm's release, plugstack.conf, the plugin's file, the admin's words, the node file.
-#![forbid(unsafe_code)]
 
 use super::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
 use super::host::has_rdma;

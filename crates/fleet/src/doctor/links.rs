@@ -3,7 +3,6 @@
 //! A path can carry what the weakest pair of ends on it can (the least, over its segments, of what both ends can do). A segment
 //! that runs below that slows the path down. One that runs below its own maximum and not below that costs nothing: a card of
 //! the fifth generation behind a switch of the fourth. An idle GPU slows its own link by itself.
-#![forbid(unsafe_code)]
 
 use super::{Examined, Verdicts, fail, listed, note, or_ok, warn};
 use nic_placement_core::diagnostic::counted;

@@ -2,7 +2,6 @@
 //!
 //! `fail` is for what makes this node worse than its kind, so that a site can drain a node by it. What is wrong in files that
 //! all nodes share is a `warn`: a typo must not drain a cluster. What may be meant so, or is not known, is a `note`.
-#![forbid(unsafe_code)]
 
 pub mod config_space;
 pub mod facts;

@@ -1,6 +1,5 @@
 //! Ports of NICs: which work, what their interfaces say, and how they differ from their siblings. A fault shows where one device
 //! differs from the others of its kind, not where all are alike.
-#![forbid(unsafe_code)]
 
 use super::facts::{HostFacts, Interface};
 use super::{Examined, Verdicts, advice, fail, listed, note, ok, or_ok, warn};

@@ -3,7 +3,6 @@
 //! The right setting depends on the path. Behind one switch of a bare machine, packets should turn round in the switch, so
 //! no port on the way may redirect them. A host of virtual machines wants redirection, and lets translated requests pass
 //! directly. A guest sees none of that.  (rdma-core's kernel-boot/rdma_topo has the masks.)
-#![forbid(unsafe_code)]
 
 use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,

@@ -1,5 +1,4 @@
 //! Slurm's releases by the versions that its programs print.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::config::releases::{RELEASES, Release};
 

@@ -1,5 +1,4 @@
 //! Devices of a known machine that this node lacks.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{PciAddress, Topology};
 use nic_placement_node::platform::recognise::{

@@ -1,6 +1,5 @@
 //! The table of checks: the function that judges each. `checks.txt` says what a check reads, its levels, why it matters
 //! and what to do.
-#![forbid(unsafe_code)]
 
 use super::{Examined, Verdicts, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;

@@ -1,5 +1,4 @@
 //! A fabric as data: cables from NICs to switches, and links between switches.
-#![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

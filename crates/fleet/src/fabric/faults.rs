@@ -1,5 +1,4 @@
 //! Cables that are not where those of most nodes are: exchanged, in another order, on another rail's switch, without a link.
-#![forbid(unsafe_code)]
 
 use super::kinds::{CableKind, CableLayout, CablePlace, Rails, SlotCable};
 use super::names::{PortKey, natural};

@@ -3,7 +3,6 @@
 //! Nodes are compared with those that have the same NICs. On a switch with cables of several nodes, most of these have their
 //! port `s` on one switch: the partner of that switch for `s`. Each cable of a node votes for the partner of its switch, so
 //! one wrong cable is outvoted by the others of the node, and no order of switches need be known.
-#![forbid(unsafe_code)]
 
 use super::names::{NodeCables, PortKey, are_names};
 use crate::audit::kinds::majority;

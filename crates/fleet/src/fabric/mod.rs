@@ -1,7 +1,6 @@
 //! The switches that NICs are cabled to, by subnet managers and LLDP, and the rails that these make.
 //!
 //! [`sources`] reads texts into a [`cabling`], and [`rails`] compares the nodes.
-#![forbid(unsafe_code)]
 
 pub mod cabling;
 pub mod faults;

@@ -1,5 +1,4 @@
 //! The nodes' own names of NICs, from their reports: cables of all sources are found by them, and sorted in their order.
-#![forbid(unsafe_code)]
 
 use super::cabling::{Cable, Cabling};
 use crate::audit::report::{NeighbourReport, Report};

@@ -2,7 +2,6 @@
 //!
 //! The k-th NIC of each node is on one switch, the leaf of rail k, or on one such switch for each group of nodes (a pod). Most
 //! nodes decide, so no list of switches is needed; without a majority the answer is "not known".
-#![forbid(unsafe_code)]
 
 use super::cabling::{Cabling, SwitchPort};
 use super::faults::{CableFault, Faults};

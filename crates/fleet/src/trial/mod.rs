@@ -1,6 +1,5 @@
 //! A trial on real nodes: other programs' pictures of a node, the GPUs that the driver gives each task, and the effect of
 //! placement.
-#![forbid(unsafe_code)]
 
 pub mod probe;
 pub mod report;

@@ -1,5 +1,4 @@
 //! One task's findings about itself, as a line of JSON, and whether its GPUs are those that the plugin took for its own.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{CpuSet, PciAddress};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
 //! The report of a trial: agreements, differences, and the effect of placement, without names of hosts or users.
-#![forbid(unsafe_code)]
 
 use super::witness::Witness;
 use serde::{Deserialize, Serialize};

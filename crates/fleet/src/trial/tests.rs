@@ -1,5 +1,4 @@
 //! Tests of the comparisons and of the report.
-#![forbid(unsafe_code)]
 
 use super::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION, faults, middle, read};
 use super::witness::{Disagreement, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};

@@ -1,5 +1,4 @@
 //! Our picture of a node beside another program's.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{GpuIndex, NicIndex, NicKind, PathType, PortState, Topology};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,6 @@
 //!
 //! The parser compares an element's attributes with each other, and inherited namespaces with its own: time grows with the square of
 //! both.  So one pass over the text counts them first.
-#![forbid(unsafe_code)]
 
 use super::{BadText, MAX_BYTES, Result};
 use nic_placement_core::diagnostic::Shown;

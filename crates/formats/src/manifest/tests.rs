@@ -1,5 +1,4 @@
 //! Manifests read, written and refused.
-#![forbid(unsafe_code)]
 
 use super::*;
 

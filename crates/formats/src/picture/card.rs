@@ -1,5 +1,4 @@
 //! The texts in the box of a GPU or a NIC.
-#![forbid(unsafe_code)]
 
 use super::Scene;
 use super::width::Font;

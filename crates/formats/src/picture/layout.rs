@@ -2,7 +2,6 @@
 //!
 //! Each place is a strip over both columns, below its title.  So no curve crosses a box or a text, and a large node makes the picture
 //! longer, not denser.
-#![forbid(unsafe_code)]
 
 use super::card::{Card, Piece};
 use super::outline::{NodePlace, PlaceKind, memory_only, outline};

@@ -1,5 +1,4 @@
 //! Orders the node into places inside places: sockets, NUMA nodes, host bridges, PCIe switches, with their GPUs and NICs.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
     Gpu, GpuIndex, GpuVendor, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology,

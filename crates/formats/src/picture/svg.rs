@@ -1,5 +1,4 @@
 //! Writes boxes, texts and curves as SVG 1.1; lengths are pixels, and classes those of the style.
-#![forbid(unsafe_code)]
 
 use super::width::{Font, printable};
 use nic_placement_core::topology::PathType;

@@ -1,5 +1,4 @@
 //! Measures texts in a picture, and cuts them to fit.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
 

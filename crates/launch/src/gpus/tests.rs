@@ -1,5 +1,4 @@
 //! The GPUs that a task sees, by the lists of runtimes.
-#![forbid(unsafe_code)]
 
 use super::*;
 use nic_placement_core::gpus::of_the_step;

@@ -1,5 +1,4 @@
 //! Lists of whole names of devices: UCX's, NVSHMEM's and Mooncake's.
-#![forbid(unsafe_code)]
 
 use super::lists::entries;
 use super::{Checked, entries_in_doubt, space_in, when};

@@ -1,5 +1,4 @@
 //! A variable that lists NICs: which ports of a node it admits, by its library's grammar.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};

@@ -1,5 +1,4 @@
 //! NCCL's variables of the user's that undo what the placement is for, or that this machine gives no reason for (NCCL 2.30).
-#![forbid(unsafe_code)]
 
 use super::lists::NameList;
 use super::{Checked, Doubt, entries_in_doubt, number, space_in, when};

@@ -2,7 +2,6 @@
 //!
 //! torchrun's `--numa-binding` has no row, since it takes CPUs of the task's alone (torch/numa/binding.py,
 //! `_get_allowed_logical_cpu_indices_for_numa_node`).
-#![forbid(unsafe_code)]
 
 /// One row of the table, which says what its fields are.
 #[derive(Debug)]

@@ -1,5 +1,4 @@
 //! What we tell users about their own variables.
-#![forbid(unsafe_code)]
 
 mod rebinding;
 

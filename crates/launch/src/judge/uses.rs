@@ -1,6 +1,5 @@
 //! The ports that each library will use by a list of the user's, the admin's or a configuration file's: reports name
 //! them, strict words judge them.
-#![forbid(unsafe_code)]
 
 use super::lists::{LISTS, List};
 use nic_placement_core::libraries::Present;

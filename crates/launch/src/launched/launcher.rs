@@ -2,7 +2,6 @@
 //!
 //! A launcher's processes start on the CPUs of their launcher, unless it bound them.  So they share its CPUs if they have
 //! the same, and each knows it without asking the others, which may be binding themselves just now.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::CpuSet;
 use nic_placement_node::discover::root::{self, Author};

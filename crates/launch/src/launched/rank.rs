@@ -1,5 +1,4 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::uncountable;

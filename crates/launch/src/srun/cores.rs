@@ -3,7 +3,6 @@
 //!
 //! select/cons_tres with CR_Core chooses the job's cores, slurmctld the step's (`_pick_step_cores`), and task/affinity binds
 //! tasks to these (dist_tasks.c, `lllp_distribution`).
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{CpuSet, Topology};
 use std::collections::BTreeMap;

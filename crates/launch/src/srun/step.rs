@@ -1,7 +1,6 @@
 //! The step that a line of srun would start on each of its idle nodes.
-#![forbid(unsafe_code)]
 
-use super::Line;
+use super::SrunLine;
 use super::cores::{Layout, Sockets};
 use crate::gpus::slurms_numbers;
 use crate::step::grant;
@@ -12,7 +11,7 @@ use nic_placement_core::step::{Counted, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 
 /// By Slurm's rules since 23.11, which gives tasks GPUs near their masks (src/interfaces/gres.c), or the earlier ones.
-pub fn plan(line: &Line, node: &Topology, is_later: bool) -> Result<(Step, Vec<Task>), String> {
+pub fn plan(line: &SrunLine, node: &Topology, is_later: bool) -> Result<(Step, Vec<Task>), String> {
     let (said_nodes, said_tasks) = (line.number("nodes")?, line.number("ntasks")?);
     let nodes = said_nodes.unwrap_or(1);
     let by_node = line.number("ntasks-per-node")?.map(|each| each * nodes);

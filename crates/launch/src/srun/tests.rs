@@ -1,13 +1,12 @@
 //! Lines of srun as getopt_long(3) and Slurm read them.
-#![forbid(unsafe_code)]
 
-use super::{Line, plan};
+use super::{SrunLine, plan};
 use nic_placement_core::step::{Step, Task};
 use nic_placement_node::platform;
 
-fn parsed(line: &str) -> Result<Line, String> {
+fn parsed(line: &str) -> Result<SrunLine, String> {
     let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-    Line::parse(&words)
+    SrunLine::parse(&words)
 }
 
 /// On DGX H100.

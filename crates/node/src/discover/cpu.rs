@@ -1,6 +1,5 @@
 //! NUMA nodes and CPUs from `/sys/devices/system` (the kernel's Documentation/ABI/stable/sysfs-devices-node and
 //! sysfs-devices-system-cpu).
-#![forbid(unsafe_code)]
 
 use super::{Discovery, Root, Scope, number};
 use nic_placement_topology::file::MAX_NUMA_NODES;

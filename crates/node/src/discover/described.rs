@@ -10,7 +10,6 @@
 //!
 //! `synthesise` (crates/formats) writes them for the snapshot of a model, a matrix or a topology file.  They are not read
 //! on a live system.
-#![forbid(unsafe_code)]
 
 use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};

@@ -1,5 +1,4 @@
 //! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet for information.
-#![forbid(unsafe_code)]
 
 use super::{Discovery, MAX_DEVICES, number};
 use nic_placement_topology::{LinkLayer, Nic, NicKind, Port, PortState};

@@ -1,5 +1,4 @@
 //! GPUs: those of the vendors' drivers, else PCI functions of a GPU's class.
-#![forbid(unsafe_code)]
 
 use super::kfd::{self, KfdNode};
 use super::{Discovery, MAX_DEVICES, Root, hex, is_address, is_number, target_name};

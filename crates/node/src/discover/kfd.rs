@@ -1,6 +1,5 @@
 //! AMD GPUs in the compute driver's order: `/sys/class/kfd/kfd/topology/nodes` (the kernel's
 //! drivers/gpu/drm/amd/amdkfd/kfd_topology.c), one node for each CPU, GPU or partition.
-#![forbid(unsafe_code)]
 
 use super::{MAX_DEVICES, Root, is_number};
 use nic_placement_topology::PciAddress;

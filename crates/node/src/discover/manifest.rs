@@ -1,5 +1,4 @@
 //! A captured machine in memory.
-#![forbid(unsafe_code)]
 
 use nic_placement_topology::order::Order;
 use std::collections::BTreeMap;

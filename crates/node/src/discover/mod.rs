@@ -1,7 +1,6 @@
 //! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes and CPUs.
 //!
 //! Discovery never fails: a missing file is a fact, an odd one a [`Diagnostic`].
-#![forbid(unsafe_code)]
 
 mod cpu;
 pub mod described;

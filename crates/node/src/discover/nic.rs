@@ -1,5 +1,4 @@
 //! RDMA devices from `/sys/class/infiniband` (the kernel's Documentation/ABI/stable/sysfs-class-infiniband).
-#![forbid(unsafe_code)]
 
 use super::{Discovery, MAX_DEVICES, Root, Scope, target_name, tenths};
 use nic_placement_topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix};

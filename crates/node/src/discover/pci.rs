@@ -1,6 +1,5 @@
 //! PCI functions and the bridges above them, from paths below `/sys/devices` (the kernel's
 //! Documentation/ABI/testing/sysfs-bus-pci).
-#![forbid(unsafe_code)]
 
 use super::{Discovery, Root, Scope, hex, number, target_name, tenths};
 use nic_placement_topology::{

@@ -6,7 +6,6 @@
 //!
 //! Two facts change without a registration, and [`complete`] reads them again: MIG instances, and the facts of NVIDIA GPUs
 //! that were not initialised.  AMD's compute driver counts its changes (`generation_id`).
-#![forbid(unsafe_code)]
 
 use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root, is_address};

@@ -1,5 +1,4 @@
 //! Bounded reads below a root: `/`, a captured tree, or a manifest.
-#![forbid(unsafe_code)]
 
 mod contained;
 mod open;

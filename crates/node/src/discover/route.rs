@@ -1,7 +1,6 @@
 //! The ports of the default route and of IPv4 networks, from `/proc/net/route` and `/proc/net/ipv6_route` (the kernel's
 //! Documentation/filesystems/proc.rst) and the interfaces below bonds and VLANs in `/sys/class/net`; and ports with other
 //! addresses, or with an interface in another network namespace.
-#![forbid(unsafe_code)]
 
 use super::nic::{RdmaDevice, is_active_ethernet};
 use super::{Discovery, Root, number};

@@ -1,5 +1,4 @@
 //! The built-in machines and the marks that identify each.
-#![forbid(unsafe_code)]
 
 use super::Model;
 use nic_placement_topology::GpuVendor::{self, Amd, Intel, Nvidia};

@@ -5,7 +5,6 @@
 //!
 //! Live facts win.  A model adds two things: paths between functions whose switches a virtual machine hides, and roles of
 //! NICs.
-#![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,4 @@
 //! Every model against the facts that its sources state.
-#![forbid(unsafe_code)]
 
 mod mappings;
 

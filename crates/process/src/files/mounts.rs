@@ -1,6 +1,5 @@
 //! The kind of file system under a path, by the kernel's table of mounts, so that no file system is
 //! asked.
-#![forbid(unsafe_code)]
 
 /// The risk of a system call on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

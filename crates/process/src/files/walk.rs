@@ -1,6 +1,5 @@
 //! Follows a path by directories, so that each file system on it is asked in a way that cannot hang
 //! the task.
-#![forbid(unsafe_code)]
 
 use super::mounts::{Kind, Mounts};
 use nic_placement_node::discover::root::Standing;

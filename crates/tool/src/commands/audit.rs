@@ -1,5 +1,4 @@
 //! `nic-placement audit`: names nodes of a cluster that are not like the others of their kind.
-#![forbid(unsafe_code)]
 
 use super::devices::device_name;
 use super::input::{documents, or_stdin};

@@ -1,5 +1,4 @@
 //! Runs a program and does something beside it.
-#![forbid(unsafe_code)]
 
 use super::exec::{become_as_it_is, not_started};
 use super::{Failure, ending, tell};

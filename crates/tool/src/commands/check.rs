@@ -1,6 +1,5 @@
 //! `nic-placement check`: what an admin or a user would want to know before a step shows it: Slurm's release, the lines of
 //! plugstack.conf, the node, and the variables of this environment.  The doctor judges; here it is read and printed.
-#![forbid(unsafe_code)]
 
 mod caller;
 mod facts;

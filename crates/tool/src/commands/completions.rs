@@ -1,5 +1,4 @@
 //! `nic-placement completions`: a script that completes commands, options and names of machines.
-#![forbid(unsafe_code)]
 
 use super::page::Page;
 use super::request::NOT_PLANNED;

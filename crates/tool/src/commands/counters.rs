@@ -1,5 +1,4 @@
 //! Reads the counters of all NICs, with a thread for each card: one that does not answer delays no other.
-#![forbid(unsafe_code)]
 
 use super::threads;
 use nic_placement_core::config::NodeSource;

@@ -1,7 +1,6 @@
 //! Names of NICs, and of GPUs other than NVIDIA's, by their PCI ids.
 //!
 //! Source: pci.ids of 2026-08-22 (github.com/pciutils/pciids).
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{Gpu, PciAddress, Topology};
 

@@ -1,5 +1,4 @@
 //! `--svg` and `-o`: draws the node to a file or to standard output.
-#![forbid(unsafe_code)]
 
 use super::page::Page;
 use super::{Failure, devices, output};

@@ -1,5 +1,4 @@
 //! `nic-placement fabric`: the switch that each NIC is cabled to, and the rails that the cables make.
-#![forbid(unsafe_code)]
 
 use super::Failure;
 use super::input::{documents, open, or_stdin};

@@ -1,5 +1,4 @@
 //! `nic-placement import`: another program's description of a node as a topology file.
-#![forbid(unsafe_code)]
 
 use super::page::Page;
 use super::{Failure, output, tell};

@@ -1,5 +1,4 @@
 //! Files that a command line names, of any length, or standard input.
-#![forbid(unsafe_code)]
 
 use super::{Failure, tell};
 use nic_placement_fleet::audit::stream::{self, StreamPiece};

@@ -1,5 +1,4 @@
 //! `nic-placement machines`: the machines that the program carries with it.
-#![forbid(unsafe_code)]
 
 use super::Failure;
 use super::page::{Page, Table};

@@ -1,5 +1,4 @@
 //! `nic-placement map`: the NICs of each GPU, for engines that drive all GPUs of a node.
-#![forbid(unsafe_code)]
 
 use super::page::Page;
 use super::request::{self, NodeOrMachine, PlanOptions};

@@ -1,5 +1,4 @@
 //! clap's errors in one line each, with what was probably meant.
-#![forbid(unsafe_code)]
 
 use super::page::Page;
 use super::{Failure, ending};

@@ -2,7 +2,6 @@
 //!
 //! The types that derive `clap`'s traits here and in each command's file are one table, from which parser, help, completions and
 //! the man page are made.
-#![forbid(unsafe_code)]
 
 mod agree;
 mod audit;

@@ -1,5 +1,4 @@
 //! Writes a file whole or not at all, for readers that come meanwhile.
-#![forbid(unsafe_code)]
 
 use super::Failure;
 use super::page::Page;

@@ -1,5 +1,4 @@
 //! `nic-placement plan`: the placement of a step's tasks, by the plugin's plan.
-#![forbid(unsafe_code)]
 
 mod table;
 
@@ -24,7 +23,7 @@ use nic_placement_fleet::doctor::{
 };
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
-use nic_placement_launch::srun::{self, Line};
+use nic_placement_launch::srun::{self, SrunLine};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::fmt::Write;
@@ -153,7 +152,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let line = match line.is_empty() {
         true => None,
-        false => Some(Line::parse(line).map_err(misunderstood)?),
+        false => Some(SrunLine::parse(line).map_err(misunderstood)?),
     };
     let mut request = request.clone();
     if let Some(line) = &line {
@@ -218,7 +217,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
 }
 
 fn step_of_line(
-    line: &Line,
+    line: &SrunLine,
     release: Option<&Release>,
     node: &Topology,
     notes: &mut Vec<Diagnostic>,

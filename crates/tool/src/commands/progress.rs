@@ -1,5 +1,4 @@
 //! How far long work is, as one line on a terminal; nothing in a pipe.
-#![forbid(unsafe_code)]
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! Options of several commands: the node, GPUs, words of the plugin's option, the admin's arguments that change a map.
-#![forbid(unsafe_code)]
 
 use super::Failure;
 use super::import::refuse_nothing;

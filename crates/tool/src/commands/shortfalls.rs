@@ -1,5 +1,4 @@
 //! Shortfalls of tasks or GPUs, the failure by a strict word, and NICs that are left out.
-#![forbid(unsafe_code)]
 
 use super::Failure;
 use super::page::{Page, Text};

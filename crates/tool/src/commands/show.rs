@@ -1,5 +1,4 @@
 //! `nic-placement show`: the node as placement sees it, and why a GPU got its NICs.
-#![forbid(unsafe_code)]
 
 mod pairs;
 mod tree;

@@ -1,5 +1,4 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
-#![forbid(unsafe_code)]
 
 use super::page::Page;
 use super::request::NodeOptions;

@@ -1,5 +1,4 @@
 //! Threads that may wait for hardware.
-#![forbid(unsafe_code)]
 
 use super::tell;
 use std::io;

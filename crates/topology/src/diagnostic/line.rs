@@ -1,5 +1,4 @@
 //! Any text as one line of a log or a terminal.
-#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,5 +1,4 @@
 //! Findings, each one line, and foreign text made safe for a log.
-#![forbid(unsafe_code)]
 
 pub mod line;
 

@@ -1,5 +1,4 @@
 //! The checks that make a file's topology consistent.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::{DeviceName, GpuVendor, PciParent, PciTree, Port, Pu};

@@ -1,5 +1,4 @@
 //! A file's rows of cores.
-#![forbid(unsafe_code)]
 
 use super::check::{Result, at_most, once, wrong};
 use super::{Core, MAX_CORES};

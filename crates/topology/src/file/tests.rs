@@ -1,5 +1,4 @@
 //! Every refusal by its message, and what is read and written by example.
-#![forbid(unsafe_code)]
 
 mod properties;
 

@@ -1,5 +1,4 @@
 //! A task's threads and pages, against what was set.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
 //! A task against its plan: NICs, threads' CPUs, pages, variables.
-#![forbid(unsafe_code)]
 
 mod binding;
 #[cfg(test)]

@@ -1,5 +1,4 @@
 //! Tests of the verdicts, on the model of a DGX H100: GPU 0 has mlx5_0 on its switch; mlx5_1 and mlx5_2 are for storage.
-#![forbid(unsafe_code)]
 
 use super::super::report::NodeReport;
 use super::*;

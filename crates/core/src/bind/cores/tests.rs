@@ -1,5 +1,4 @@
 //! Whole cores, disjoint whatever the other tasks' GPUs are.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::{Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu};

@@ -1,5 +1,4 @@
 //! Steps on machines of two sockets, and what their tasks get.
-#![forbid(unsafe_code)]
 
 mod worse;
 

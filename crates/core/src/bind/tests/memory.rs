@@ -1,5 +1,4 @@
 //! Where a task's memory comes from, why its policy stays, and what the cpuset or an earlier policy leaves of the decision.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::step::Memory;

@@ -1,5 +1,4 @@
 //! What a task may take beside the other tasks of its step, and what it is told.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::Pu;

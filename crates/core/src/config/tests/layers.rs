@@ -1,5 +1,4 @@
 //! What plugstack.conf and the configuration file say together, and what is left to users.
-#![forbid(unsafe_code)]
 
 use super::super::options::AdminLevel;
 use super::super::rollout::Rollout;

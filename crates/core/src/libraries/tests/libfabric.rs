@@ -1,5 +1,4 @@
 //! Slingshot and EFA: what Cray MPICH, Open MPI, oneCCL and libfabric's providers are told.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::{NumaNode, PciFunction, PciParent};

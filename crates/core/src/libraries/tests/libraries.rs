@@ -1,5 +1,4 @@
 //! Each library's own rule.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! Ownership of values: the user's stays, and a nested step replaces or removes what the outer one set.
-#![forbid(unsafe_code)]
 
 use super::*;
 

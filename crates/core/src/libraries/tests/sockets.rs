@@ -1,5 +1,4 @@
 //! The interface by which processes meet, on nodes with several.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::NicRole;

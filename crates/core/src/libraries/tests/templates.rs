@@ -1,5 +1,4 @@
 //! The admin's own variables.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::libraries::template::Facts;

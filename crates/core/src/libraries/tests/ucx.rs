@@ -1,5 +1,4 @@
 //! UCX's own rule: NICs, IP interfaces, transports, and the devices of GPUs that send by themselves.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::placement::{GpuPlacement, RailUse};

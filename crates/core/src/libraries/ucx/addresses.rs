@@ -10,7 +10,6 @@
 //!
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device, which under tcp is no
 //! NIC.
-#![forbid(unsafe_code)]
 
 use super::super::{Answer, Query, works};
 use super::{FILES, NET_DEVICES};

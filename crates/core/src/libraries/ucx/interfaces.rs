@@ -7,7 +7,6 @@
 //!
 //! The kernel prints /proc/net's tables without a lock; getifaddrs(3) waits for the lock of all
 //! interfaces, which a driver may hold while its firmware works.
-#![forbid(unsafe_code)]
 
 use super::super::ReadFile;
 use crate::order::Order;

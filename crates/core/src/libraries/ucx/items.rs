@@ -1,6 +1,5 @@
 //! `UCX_TLS`, UCX's transports: `all`, a list, or after `^` a list of exclusions
 //! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is part of an item.
-#![forbid(unsafe_code)]
 
 use super::super::marked;
 

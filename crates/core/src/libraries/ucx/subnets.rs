@@ -5,7 +5,6 @@
 //! interface has a closer route (src/uct/ib/base/ib_iface.c `uct_ib_iface_dev_addr_is_reachable`,
 //! `uct_ib_iface_roce_is_routable`; src/ucs/sys/netlink.c `ucs_netlink_is_best_route`).  With a
 //! subnet for each rail a NIC reaches its own rail alone, whatever the switches connect.
-#![forbid(unsafe_code)]
 
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{LinkLayer, Network, Port, PortRef, SubnetPrefix, Topology};

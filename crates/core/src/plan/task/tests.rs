@@ -1,5 +1,4 @@
 //! The rails of one task, and what it is told, on a DGX H100.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::placement::Policy;

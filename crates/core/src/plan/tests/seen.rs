@@ -1,5 +1,4 @@
 //! What a kernel or a container shows otherwise than a machine is.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::CpuSet;

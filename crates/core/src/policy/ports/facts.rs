@@ -1,5 +1,4 @@
 //! The facts about each port: a row for each port of a NIC that is not left out as a whole.
-#![forbid(unsafe_code)]
 
 use super::super::{Selection, gbps};
 use crate::placement::{Excluded, NodePlacement, Rail};

@@ -1,5 +1,4 @@
 //! An answer with the GPUs' shares, and the loss by a move.
-#![forbid(unsafe_code)]
 
 use super::RailSet;
 use super::load::Load;

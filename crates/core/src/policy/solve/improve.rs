@@ -1,6 +1,5 @@
 //! Improves an answer by moves of one GPU and exchanges between several, in a fixed number of
 //! rounds.
-#![forbid(unsafe_code)]
 
 use super::answer::Solved;
 use super::load::Move;

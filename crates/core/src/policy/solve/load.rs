@@ -1,5 +1,4 @@
 //! The paths that cross each link in an answer, and the part of it that each path gets.
-#![forbid(unsafe_code)]
 
 use super::RailSet;
 use super::problem::{PARTS, Problem};

@@ -11,7 +11,6 @@
 //! The solver starts with two simple answers (`start`), improves each by moves and exchanges of
 //! rails (`improve`), in a fixed number of rounds, and takes the better one.  The tests compare it
 //! with exhaustive search.
-#![forbid(unsafe_code)]
 
 mod answer;
 mod improve;

@@ -1,6 +1,5 @@
 //! The solver's question: the links that each GPU crosses on its path to each rail, and their
 //! bandwidth.
-#![forbid(unsafe_code)]
 
 use super::{MOST_RAILS, RailSet};
 

@@ -1,5 +1,4 @@
 //! A set of rails, a bit for each.
-#![forbid(unsafe_code)]
 
 /// Rails, at most: the bits of a `u64`.
 pub(crate) const MOST_RAILS: usize = 64;

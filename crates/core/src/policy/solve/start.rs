@@ -1,5 +1,4 @@
 //! Two simple answers to begin with.
-#![forbid(unsafe_code)]
 
 use super::RailSet;
 use super::answer::Solved;

@@ -1,5 +1,4 @@
 //! The solver on machines made by hand, and exhaustive search to compare it with.
-#![forbid(unsafe_code)]
 
 use super::*;
 use answer::Score;

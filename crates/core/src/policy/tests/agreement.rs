@@ -1,5 +1,4 @@
 //! Which differences between two nodes change their word of agreement.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::placement::agreement::{Agreement, LeftOut};

@@ -1,5 +1,4 @@
 //! A GPU that idles slows its own link down; the map stays the same whichever GPUs idle.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::wish::NicsEach;

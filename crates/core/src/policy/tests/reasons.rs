@@ -1,5 +1,4 @@
 //! The sentences in which a map tells why.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::{NicIndex, PathType};

@@ -1,5 +1,4 @@
 //! What becomes of a step's map in a task that may not open some of its NICs.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::NicIndex;

@@ -1,5 +1,4 @@
 //! All cases.
-#![forbid(unsafe_code)]
 
 use super::world::World;
 use super::{nics, paths, users};

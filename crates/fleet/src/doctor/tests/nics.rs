@@ -1,5 +1,4 @@
 //! Cases of the node and its NICs.
-#![forbid(unsafe_code)]
 
 use super::cases::{Case, case};
 use super::world::{World, model, with_function, with_nic};

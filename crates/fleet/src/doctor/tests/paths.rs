@@ -1,5 +1,4 @@
 //! Cases of what lies between a GPU and its NIC.
-#![forbid(unsafe_code)]
 
 use super::cases::{Case, case};
 use super::world::{World, model, with_function};

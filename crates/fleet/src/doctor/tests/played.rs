@@ -1,5 +1,4 @@
 //! Parts of nodes that tests play.
-#![forbid(unsafe_code)]
 
 use crate::doctor::config_space::SIZE;
 

@@ -1,5 +1,4 @@
 //! Cases of what is installed, of the kernel's settings, and of the calling user.
-#![forbid(unsafe_code)]
 
 use super::cases::{Case, case};
 use super::world::World;

@@ -11,7 +11,6 @@
 //! Ca      1 "H-0000000a00000000"    # "node1 mlx5_0"
 //! [1](a00000001)  "S-0000000000900000"[1]       # lid 5 lmc 0 "MF0;leaf0:MQM9700/U1" lid 1 4xNDR
 //! ```
-#![forbid(unsafe_code)]
 
 use super::super::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use super::{Notes, clean, node_name};

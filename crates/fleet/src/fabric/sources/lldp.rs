@@ -6,7 +6,6 @@
 //! 1. the name that `lldpcli -f json0 show chassis` of the same node prints, before or behind it;
 //! 2. the label of the lines, as of pdsh and clush (`node7: {`), or the heading of `clush -b`;
 //! 3. the name of the file up to its first dot.
-#![forbid(unsafe_code)]
 
 use super::super::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use super::{Notes, clean, node_name};

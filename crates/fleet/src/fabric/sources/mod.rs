@@ -1,5 +1,4 @@
 //! Readers of the texts that list a fabric's cables: `ibnetdiscover` and `lldpctl`.
-#![forbid(unsafe_code)]
 
 mod ibnetdiscover;
 mod lldp;

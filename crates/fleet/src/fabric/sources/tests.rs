@@ -1,5 +1,4 @@
 //! Readers on texts that real programs printed of `small.net`, a fabric that ibsim played to them.
-#![forbid(unsafe_code)]
 
 mod lldp;
 

@@ -1,5 +1,4 @@
 //! Fabrics of any size: a healthy one has nothing wrong, and two cables that are exchanged are named, whatever all is called.
-#![forbid(unsafe_code)]
 
 use super::{Plan, exchange, named, plugs, rails};
 use crate::fabric::faults::FaultKind;

@@ -1,5 +1,4 @@
 //! Rails by cable with the nodes' reports: their names of NICs, what they hear, and what the audit makes of it.
-#![forbid(unsafe_code)]
 
 use crate::audit::Audit;
 use crate::audit::kinds::Difference;

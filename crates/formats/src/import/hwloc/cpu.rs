@@ -1,5 +1,4 @@
 //! NUMA nodes, the distances between them, and logical CPUs.
-#![forbid(unsafe_code)]
 
 use super::object::{Object, Objects, children};
 use crate::import::{Imported, Result, numa_node, shown};

@@ -1,5 +1,4 @@
 //! GPUs: PCI functions that look like GPUs, and those in which hwloc's GPU libraries found one.
-#![forbid(unsafe_code)]
 
 use super::free_text;
 use super::object::Object;

@@ -1,5 +1,4 @@
 //! NICs: OpenFabrics devices with their ports, Slingshot, EFA, and the plain network interfaces.
-#![forbid(unsafe_code)]
 
 use super::object::Object;
 use super::pci::Bus;

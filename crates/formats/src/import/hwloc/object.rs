@@ -1,5 +1,4 @@
 //! The objects of the file, flat and in its order, with accessors for the readers.
-#![forbid(unsafe_code)]
 
 use crate::import::{BadText, Result, mask, number, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};

@@ -1,5 +1,4 @@
 //! PCI functions and the bridges above them.
-#![forbid(unsafe_code)]
 
 use super::object::{Object, Objects};
 use crate::import::{Imported, Result, hex, shown};

@@ -1,5 +1,4 @@
 //! Reading hwloc's XML, with small machines written for these tests and with bad texts.
-#![forbid(unsafe_code)]
 
 mod bad;
 mod machines;

@@ -1,5 +1,4 @@
 //! GPUs and NICs of NCCL's XML: `<gpu>`, `<nic>`, `<net>`, and functions recognised by their class alone.
-#![forbid(unsafe_code)]
 
 use super::{Element, Reader, elements, has, values};
 use crate::import::{AMAZON, BadText, CRAY, shown};

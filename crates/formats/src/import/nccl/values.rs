@@ -1,5 +1,4 @@
 //! Reads the attribute values of NCCL's XML.  NCCL has a default for words that it does not know; here they are unknown.
-#![forbid(unsafe_code)]
 
 use crate::import::hex;
 use nic_placement_core::topology::file::MAX_RATE_MBPS;

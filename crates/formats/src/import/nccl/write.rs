@@ -17,7 +17,6 @@
 //!
 //! The file has no names, ports, rates or roles of NICs, and of GPUs the addresses alone: NCCL finds these on the machine.  NCCL
 //! knows no NODE: such a path is PHB to it.
-#![forbid(unsafe_code)]
 
 mod place;
 

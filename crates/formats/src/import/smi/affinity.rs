@@ -2,7 +2,6 @@
 //!
 //! nvidia-smi and mthreads-gmi pad these columns by a fixed width: a longer value touches the next, and some machines leave columns
 //! out.  A row that has not one value for each column is not known; the matrix before it is still good.
-#![forbid(unsafe_code)]
 
 use super::matrix::{Matrix, MatrixRow, Title};
 use super::{listed, number};

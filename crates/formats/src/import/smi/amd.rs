@@ -3,7 +3,6 @@
 //! They name GPUs and the links between them, no NICs, and no CPUs.  rocm-smi counts GPUs and tells their NUMA nodes; amd-smi
 //! tells their addresses.  Both count GPUs alike (amdsmi, src/amd_smi/amd_smi_system.cc, goes through rocm-smi's indices), so one
 //! text may hold both outputs.  [`links`] has the NICs of a text of `rdma link` or `ibdev2netdev` below them, or beside them.
-#![forbid(unsafe_code)]
 
 use super::affinity::MAX_NODE;
 use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, links, listed, text};

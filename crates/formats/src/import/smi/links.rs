@@ -1,7 +1,6 @@
 //! The NICs in the output of `rdma link` (iproute2) and `ibdev2netdev` (MLNX_OFED, DOCA): names, ports, interfaces.
 //!
 //! Neither says where a NIC stands, so each NIC is without a PCI function, and no GPU gets it.
-#![forbid(unsafe_code)]
 
 use super::text::TextLine;
 use super::{BadText, MAX_DEVICES, names};

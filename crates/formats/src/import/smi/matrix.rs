@@ -1,5 +1,4 @@
 //! Finds the matrix in the text: its header and its rows, each on one line.
-#![forbid(unsafe_code)]
 
 use super::text::TextLine;
 use super::{BadText, MAX_DEVICES, gpu_number, is_nic_number, listed};

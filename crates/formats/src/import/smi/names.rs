@@ -1,5 +1,4 @@
 //! The names of NICs: the columns' own labels, or the names for `NIC0` and so on in the `NIC Legend:`.
-#![forbid(unsafe_code)]
 
 use super::matrix::{Matrix, is_header};
 use super::text::TextLine;

@@ -1,5 +1,4 @@
 //! The reader on matrices: a plain one, each repair, and each refusal.
-#![forbid(unsafe_code)]
 
 mod properties;
 mod rocm;

@@ -1,5 +1,4 @@
 //! The lines of the text, without the additions of a terminal, a mail or a bug report.
-#![forbid(unsafe_code)]
 
 use super::BadText;
 use crate::import::{MAX_BYTES, Result};

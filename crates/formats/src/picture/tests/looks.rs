@@ -1,5 +1,4 @@
 //! What a picture says of the devices, for readers that know nothing of the machine.
-#![forbid(unsafe_code)]
 
 use super::*;
 use nic_placement_core::topology::PortState;

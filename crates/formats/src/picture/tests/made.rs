@@ -1,5 +1,4 @@
 //! Generated nodes of all shapes and sizes, with names that a picture must survive.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, NicRole, NumaNode, PathType, PciAddress,

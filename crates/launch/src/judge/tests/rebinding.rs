@@ -1,5 +1,4 @@
 //! What undoes a task's CPUs and memory is told.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::judge::rebinding::{Row, rows};

@@ -1,5 +1,4 @@
 //! What a user's own list comes to on machines of the table of known models.
-#![forbid(unsafe_code)]
 
 use super::{Use, others, tell};
 use nic_placement_core::config::{Admin, Words};

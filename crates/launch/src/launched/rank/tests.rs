@@ -1,5 +1,4 @@
 //! Each launcher by its variables, one inside another, and what is no number.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! Routes, bonds and SR-IOV on trees written for them, and what a step reads of a NIC.
-#![forbid(unsafe_code)]
 
 mod namespace;
 

@@ -1,5 +1,4 @@
 //! Devices and CPUs of which a driver says what others do not.
-#![forbid(unsafe_code)]
 
 use super::*;
 use std::collections::BTreeSet;

@@ -1,5 +1,4 @@
 //! Generated machines, as discovery would find them on the live bus.
-#![forbid(unsafe_code)]
 
 use nic_placement_topology::{
     CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,

@@ -1,5 +1,4 @@
 //! Devices below the function of another.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! Which NUMA nodes are of one socket, in every reading of a node.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::file::{from_json, to_json};

@@ -1,5 +1,4 @@
 //! Software devices of kernels that put them below their interfaces' PCI functions.
-#![forbid(unsafe_code)]
 
 use super::*;
 

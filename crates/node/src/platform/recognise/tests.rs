@@ -1,5 +1,4 @@
 //! Which nodes are recognised, which are not, and what a model may add to them.
-#![forbid(unsafe_code)]
 
 use super::super::model;
 use super::*;

@@ -1,5 +1,4 @@
 //! `nic-placement agree`: compares the nodes of a job, before it runs for a week.
-#![forbid(unsafe_code)]
 
 mod pmi;
 

@@ -2,7 +2,6 @@
 //!
 //! The protocol is PMI-1, which Slurm's `--mpi=pmi2` speaks besides PMI-2 (src/plugins/mpi/pmi2/pmi1.c): lines such as
 //! `cmd=put kvsname=K key=A value=B`, each answered by one, over the socket whose number is in `PMI_FD`.
-#![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

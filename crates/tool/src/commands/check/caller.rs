@@ -1,5 +1,4 @@
 //! The calling user: its limits, its variables, the files that its libraries read.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;

@@ -1,5 +1,4 @@
 //! A node's facts in `check --json`, which `audit` compares.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Plan;

@@ -2,7 +2,6 @@
 //!
 //! Another process judges. A process that waits for hardware cannot be ended, so it is left behind, and holds a lock until it
 //! ends: no second one waits beside it.
-#![forbid(unsafe_code)]
 
 use super::super::{Failure, Page, ending, output, refresh};
 use super::FAIL;

@@ -1,5 +1,4 @@
 //! Reads what is installed and what the admin says.
-#![forbid(unsafe_code)]
 
 use super::health::{Outcome, bounded};
 use nic_placement_core::config::conf::{Audience, ConfLine};

@@ -1,5 +1,4 @@
 //! Asks this node's agent of LLDP which switch each network interface hears.
-#![forbid(unsafe_code)]
 
 use super::health::{Outcome, bounded};
 use nic_placement_fleet::audit::report::NeighbourReport;

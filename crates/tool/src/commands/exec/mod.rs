@@ -1,5 +1,4 @@
 //! `nic-placement exec`: places a process that a launcher started, and becomes its program.
-#![forbid(unsafe_code)]
 
 mod place;
 mod variables;

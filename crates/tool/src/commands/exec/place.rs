@@ -1,5 +1,4 @@
 //! Places this process as the plugin places a task.
-#![forbid(unsafe_code)]
 
 use super::variables::ProgramEnvironment;
 use super::{ExecOptions, Intent, listen, name_of, say};

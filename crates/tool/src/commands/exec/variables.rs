@@ -1,5 +1,4 @@
 //! The environment of this process, and of the program.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};

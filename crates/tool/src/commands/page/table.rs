@@ -1,5 +1,4 @@
 //! Columns, folded where they are wider than a page.
-#![forbid(unsafe_code)]
 
 use super::text::{Style, Text};
 use std::fmt::Display;

@@ -1,7 +1,6 @@
 //! Text for people: each character with its style, and none that a terminal would obey.
 //!
 //! Names from files, devices and arguments become text here alone: none can move a cursor, recolour a line or begin another.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::PathType;
 use std::fmt::{Display, Write};

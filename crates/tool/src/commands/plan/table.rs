@@ -1,5 +1,4 @@
 //! A plan as a table of tasks, and its reasons.
-#![forbid(unsafe_code)]
 
 use crate::commands::drawing::known_cpus;
 use crate::commands::page::{Page, Style, Table, Text};

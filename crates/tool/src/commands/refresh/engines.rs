@@ -1,5 +1,4 @@
 //! The node's map beside the node file, for engines.
-#![forbid(unsafe_code)]
 
 use super::super::request::whole_node;
 use super::super::{output, tell};

@@ -2,7 +2,6 @@
 //!
 //! Each refresh is a process of its own, since one that waits for hardware cannot be ended. Until then no other is started, and
 //! steps see the file's age.
-#![forbid(unsafe_code)]
 
 use super::super::{Failure, tell, threads};
 use super::Files;

@@ -1,5 +1,4 @@
 //! For GPUs and each NIC the path, what the GPU would get, and why it got or did not get that NIC.
-#![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
 use crate::commands::{Failure, shortfalls};

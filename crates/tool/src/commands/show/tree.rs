@@ -1,5 +1,4 @@
 //! The node as a tree: what stands on which NUMA node and below which switch, a line for each device.
-#![forbid(unsafe_code)]
 
 use crate::commands::devices;
 use crate::commands::page::{Page, Style, Text};

@@ -1,5 +1,4 @@
 //! The alert rules of packaging/prometheus, on the metrics that the commands write: a metric with another name fails here.
-#![forbid(unsafe_code)]
 
 use super::super::refresh::textfile;
 use super::super::{audit, request::whole_node, verify};

@@ -1,5 +1,4 @@
 //! Tests of the table of commands, and of the alert rules.
-#![forbid(unsafe_code)]
 
 pub(super) mod alerts;
 

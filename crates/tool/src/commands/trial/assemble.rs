@@ -1,7 +1,6 @@
 //! A trial's raw outputs, read into one report.
 //!
 //! The folder is the user's own; the outputs in it are foreign text.
-#![forbid(unsafe_code)]
 
 use super::super::grouped;
 use super::super::progress::Progress;

@@ -1,5 +1,4 @@
 //! `nic-placement trial`: the probes of trial.sbatch, and the report of their outputs.
-#![forbid(unsafe_code)]
 
 mod assemble;
 mod probe;

@@ -1,5 +1,4 @@
 //! The near and the far side of the node's first GPU, as assignments that trial.sbatch reads.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{GpuIndex, PathType};

@@ -3,7 +3,6 @@
 //! A process may end meanwhile, and its user wrote its environment. The kernel reads environment and pages under a lock of the
 //! process, which one of its threads may hold for ever: a thread of ours reads them, and a process that does not answer is left
 //! out.
-#![forbid(unsafe_code)]
 
 use super::rdma;
 use crate::commands::counters::Open;

@@ -1,5 +1,4 @@
 //! `verify --merge`: the reports of several nodes, from files and mixed streams.
-#![forbid(unsafe_code)]
 
 use super::print;
 use crate::commands::input::{open, or_stdin};

@@ -1,5 +1,4 @@
 //! `nic-placement verify`: the NICs, CPUs and memory that tasks use against their plan, and the bytes of each NIC.
-#![forbid(unsafe_code)]
 
 mod look;
 mod merge;

@@ -1,5 +1,4 @@
 //! Reports for people, and the metric for Prometheus.
-#![forbid(unsafe_code)]
 
 use crate::commands::grouped;
 use crate::commands::page::{Page, Style, Table, Text, list};

@@ -1,5 +1,4 @@
 //! Asks the kernel what processes hold of RDMA devices, by netlink.
-#![forbid(unsafe_code)]
 
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_RDMA;

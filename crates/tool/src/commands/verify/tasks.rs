@@ -1,5 +1,4 @@
 //! The tasks of the processes that were seen, with their GPUs and verdicts.
-#![forbid(unsafe_code)]
 
 use super::look::{Looks, Process};
 use super::print::first_of;

@@ -1,5 +1,4 @@
 //! Looks at the node again and again while a program runs: launchers start tasks late, and they end with it.
-#![forbid(unsafe_code)]
 
 use super::look::Looks;
 use crate::commands::threads;

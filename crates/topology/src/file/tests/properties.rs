@@ -1,6 +1,5 @@
 //! The properties of the file: no text makes the reader panic, and what it accepts is written and read back
 //! the same.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::Pu;

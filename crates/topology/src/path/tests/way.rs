@@ -1,5 +1,4 @@
 //! The path between two PCI functions with its links, for the unit tests of several crates.
-#![forbid(unsafe_code)]
 #![allow(dead_code, reason = "each crate's tests read a part")]
 
 use nic_placement_topology::{PathType, PciAddress, Topology};

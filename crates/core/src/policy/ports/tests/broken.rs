@@ -1,5 +1,4 @@
 //! Ports that do not work, or came up slower, among rails that they are like.
-#![forbid(unsafe_code)]
 
 use crate::policy::tests::Parts;
 use crate::policy::{Selection, ports};

@@ -1,5 +1,4 @@
 //! The simple answers to begin with, and how far moves and exchanges make them better.
-#![forbid(unsafe_code)]
 
 use super::*;
 

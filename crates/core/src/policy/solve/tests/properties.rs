@@ -1,5 +1,4 @@
 //! The solver against exhaustive search, on generated machines.
-#![forbid(unsafe_code)]
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
 //! The solver beside a search of all answers, on random machines.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! The reader on what real lldpd heard in network namespaces: `n2` has two cables to `sw`, and eth0 hears `n1` too.
-#![forbid(unsafe_code)]
 
 use super::super::{SourceKind, read};
 use super::{Cabling, cables, cabling};

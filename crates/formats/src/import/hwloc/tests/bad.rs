@@ -1,5 +1,4 @@
 //! Contradictions, unbounded values, and repairs with a diagnostic.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! Invented machines in hwloc's XML, one for each version of the format.
-#![forbid(unsafe_code)]
 
 /// Two packages of two cores.  The first has a GPU with memory of its own, a switch with a GPU and a NIC, and a second NIC on
 /// the same host bridge; the second a partitioned GPU next to a Slingshot NIC.  An EFA has no package near it.

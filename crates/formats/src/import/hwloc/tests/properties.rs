@@ -1,5 +1,4 @@
 //! No text makes the reader panic, and what it accepts is consistent.
-#![forbid(unsafe_code)]
 
 use super::*;
 use crate::file::{from_json, to_json};

@@ -1,5 +1,4 @@
 //! What we write, and what NCCL's format cannot hold.
-#![forbid(unsafe_code)]
 
 use super::super::*;
 use super::properties::facts;

@@ -1,5 +1,4 @@
 //! Puts each device of the file below its own switches, or below an invented one for a stated path.
-#![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{LinkRate, PathType, PciAddress, PciFunction, Topology};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,4 @@
 //! The reader on the outputs of rocm-smi and amd-smi.
-#![forbid(unsafe_code)]
 
 use super::*;
 

@@ -1,5 +1,4 @@
 //! The reader on texts that leave something out: it is not known, and nothing stands in its place.
-#![forbid(unsafe_code)]
 
 use super::*;
 

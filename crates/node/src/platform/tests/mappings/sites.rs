@@ -1,5 +1,4 @@
 //! The pairs that computing centres and vendors state of the machines with AMD, Intel and POWER processors, and of Cray's blades.
-#![forbid(unsafe_code)]
 
 use super::{Stated, chosen, nearest};
 use crate::platform::model;

@@ -1,5 +1,4 @@
 //! NCCL's XML reader, byte for byte (src/graph/xml.cc, `xmlGetNode` and `xmlLoadSub`), and what it does with elements.
-#![forbid(unsafe_code)]
 
 /// `MAX_STR_LEN`: bytes of a name or a value, with the quote and the NUL.
 const MAX_STR_LEN: usize = 255;
