@@ -109,7 +109,7 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
-first-hour:     ## target/first-hour.tar.xz, which asks a machine with a GPU all that we have never asked one (root, apt, PyPI)
+first-hour:     ## target/first-hour.tar.gz, which asks a machine with a GPU all that we have never asked one (root, apt, PyPI)
 	tests/gpu/pack.sh
 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
