@@ -120,7 +120,7 @@ test-arm:       ## the arm64 packages on Debian's arm64 kernel and Slurm, in a g
 	NICP_TOOL=$(target)/debug/nic-placement $(MAKE) deb $(nobody) arch=aarch64
 	ARM=$(ARM) $(CARGO) test --locked --test vm_arm
 
-first-hour:     ## target/first-hour.tar.xz, which asks a machine with a GPU all that we have never asked one (root, apt, PyPI)
+first-hour:     ## target/first-hour.tar.gz, which asks a machine with a GPU all that we have never asked one (root, apt, PyPI)
 	tests/gpu/pack.sh
 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last

@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Makes target/first-hour/, and target/first-hour.tar.xz of it: all that first.sh needs on a machine that has a GPU and nothing
+# Makes target/first-hour/, and target/first-hour.tar.gz of it: all that first.sh needs on a machine that has a GPU and nothing
 # else.  Prints the archive's name.
 #
 #   pack.sh              the portable library and tool (packaging/portable.sh, PyPI), and this Debian's Slurm (apt)
@@ -43,7 +43,7 @@ plugins=$(dirname "$(dpkg -L slurm-wlm-basic-plugins | grep /select_cons_tres.so
 for program in munged munge slurmctld slurmd slurmstepd srun sinfo scontrol; do
     install -m 755 "$(readlink -f "$(PATH=$PATH:/usr/sbin:/sbin command -v $program)")" "$slurm/bin/$program"
 done
-# not the interfaces of other programs: REST, accounting, Lua, PMIx, Cray
+# without the interfaces of other programs: REST, accounting, Lua, PMIx, Cray
 for plugin in "$plugins"/*.so; do
     case ${plugin##*/} in
         openapi_* | serializer_* | rest_* | *lua* | *cray* | *pmix* | *slurmdbd* | *_knl_* | *lustre* | libslurm_pmi.so | jobcomp_*script.so) ;;
@@ -71,8 +71,8 @@ done
     dpkg-query -W slurmd slurmctld slurm-wlm-basic-plugins munge libc6
 } > "$folder/made-of"
 
-tar -C "$target" --sort=name --owner=0 --group=0 --numeric-owner -cJf "$folder.tar.xz" first-hour
+tar -C "$target" --sort=name --owner=0 --group=0 --numeric-owner -czf "$folder.tar.gz" first-hour
 bytes=$(du -sb --apparent-size "$folder" | cut -f1)
-say "$((bytes / 1000000)) MB, packed $(($(stat -c %s "$folder.tar.xz") / 1000000)) MB"
+say "$((bytes / 1000000)) MB, packed $(($(stat -c %s "$folder.tar.gz") / 1000000)) MB"
 [ "$bytes" -le "$most" ] || die "\`$folder\` is larger than $((most / 1000000)) MB"
-echo "$folder.tar.xz"
+echo "$folder.tar.gz"

@@ -75,7 +75,7 @@ class Node:
         return (float(found[1]), int(found[2])) if found else None
 
     def link_with_port(self, where):
-        """The lower of a function's and its port's, as in NCCL's dump (src/graph/xml.cc, `ncclTopoGetXmlFromSys`)."""
+        """The lower of a function's and its port's, as in NCCL's dump (src/graph/xml.cc; the newest ask NVML for the present one)."""
         own, port = self.link(where), self.link(self.above.get(where))
         return own and port and (min(own[0], port[0]), min(own[1], port[1]))
 
