@@ -213,9 +213,8 @@ fn record(root: &Root) -> String {
         for (by, line) in rows {
             let Some(line) = line else { continue };
             let own = format!("{}/etc/plugstack.conf", root.dir.display());
-            let cell = shortened(line)
-                .replace('|', "\\|")
-                .replace(&own, "/etc/slurm/plugstack.conf");
+            let line = line.replace(&own, "/etc/slurm/plugstack.conf");
+            let cell = shortened(&line).replace('|', "\\|");
             let row = format!(" | {by} | `` {cell} `` |\n");
             table = match table.strip_suffix(&row) {
                 // the mistake before shows the same line
