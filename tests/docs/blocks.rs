@@ -6,24 +6,20 @@ use nic_placement_fleet::doctor::table::{CHECKS, CONFIGURATION, Check};
 use nic_placement_fleet::trial::report::{self, TrialReport};
 use nic_placement_launch::judge::rebinding::{self, Row};
 
-/// How one kind of document writes one option, and what comes before the options.
+/// How one kind of document writes one option.
 struct Style {
-    head: fn(&str) -> String,
     entry: fn(&Spec) -> String,
 }
 
 const MARKDOWN: Style = Style {
-    head: |block| format!("| {block} | |\n|---|---|\n"),
     entry: |spec| {
-        format!(
-            "| `{}` | {} |\n",
-            spec.spelling().replace('|', "\\|"),
-            spec.sentence().replace('|', "\\|")
-        )
+        let sentence = spec.sentence();
+        // the page says once what the mark means
+        let sentence = sentence.replace("; not for a partition", " †");
+        format!("- `{}`: {sentence}\n", spec.spelling())
     },
 };
 const ROFF: Style = Style {
-    head: |_| String::new(),
     entry: |spec| match spec.value {
         "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(&spec.sentence())),
         value => format!(
@@ -35,7 +31,6 @@ const ROFF: Style = Style {
     },
 };
 const COMMENTS: Style = Style {
-    head: |_| String::new(),
     entry: |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.sentence()),
 };
 
@@ -45,7 +40,7 @@ fn is_policy(spec: &Spec) -> bool {
 }
 
 fn block(name: &str, style: &Style) -> String {
-    let entries: String = match name {
+    match name {
         "words" => WORDS.iter().map(style.entry).collect(),
         "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
         "policies" => WORDS
@@ -53,18 +48,17 @@ fn block(name: &str, style: &Style) -> String {
             .filter(|spec| is_policy(spec))
             .map(style.entry)
             .collect(),
-        "releases" => return releases(),
-        "checks" => return checks(),
-        "results" => return results(),
-        "clusters" => return clusters(),
-        "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
-        "system" | "node" | "machines" | "libraries" => return support::block(name),
-        "interfaces" => return interfaces::table(),
-        "binds-again" => return rebinding(|row| row.when != "nics"),
-        "chooses-again" => return rebinding(|row| row.when == "nics"),
+        "releases" => releases(),
+        "checks" => checks(),
+        "results" => results(),
+        "clusters" => clusters(),
+        "difference" => format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
+        "system" | "node" | "machines" | "libraries" => support::block(name),
+        "interfaces" => interfaces::table(),
+        "binds-again" => rebinding(|row| row.when != "nics"),
+        "chooses-again" => rebinding(|row| row.when == "nics"),
         unknown => panic!("there is no generated block `{unknown}`"),
-    };
-    (style.head)(name) + &entries
+    }
 }
 
 /// The programs that give up what a task got, as the plugin tells of them.
@@ -94,19 +88,16 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
     out
 }
 
-/// All checks, what to do, and when one drains a node.
+/// All checks, and when one drains a node.
 fn checks() -> String {
     let row = |check: &Check| {
         let drains = check.says("fail").filter(|_| check.code != CONFIGURATION);
-        let when = drains.unwrap_or_default();
-        let remedy = check.says("do").unwrap_or_default();
-        format!(
-            "| `{}` | {} | {remedy} | {when} |\n",
-            check.code, check.title
-        )
+        let when = drains.map_or(String::new(), |when| {
+            format!(" **Drains the node if** {when}")
+        });
+        format!("- `{}`: {}{when}\n", check.code, check.title)
     };
-    "| check | question | do | drains the node if |\n|---|---|---|---|\n".to_string()
-        + &CHECKS.iter().map(row).collect::<String>()
+    CHECKS.iter().map(row).collect()
 }
 
 /// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
@@ -320,9 +311,9 @@ fn generated_blocks_are_those_of_the_option_table() {
 fn a_block_is_replaced_and_nothing_else() {
     let text = "before\n<!-- generated: words -->\nold\n<!-- generated: end -->\nafter\n";
     let (new, blocks) = with_blocks("x.md", text);
-    assert!(new.starts_with("before\n<!-- generated: words -->\n| words |"));
-    assert!(new.ends_with("|\n<!-- generated: end -->\nafter\n"));
-    assert!(new.contains("bind=auto\\|numa\\|core\\|none") && !new.contains("\nold\n"));
+    assert!(new.starts_with("before\n<!-- generated: words -->\n- `closest`: "));
+    assert!(new.ends_with("\n<!-- generated: end -->\nafter\n"));
+    assert!(new.contains("- `bind=auto|numa|core|none`: ") && !new.contains("\nold\n"));
     assert_eq!((with_blocks("x.md", &new).0, blocks), (new, 1));
 }
 

@@ -149,19 +149,15 @@ fn without_time(line: &str) -> &str {
     rest
 }
 
-/// The line without what the guide says once, above the table, and without `check`'s reason, which docs/checks.md has.
+/// The line without what the guide says once, above the table, and without `check`'s reason and advice.
 fn shortened(line: &str) -> String {
+    let line = line.trim();
+    let line = line.split(" why  ").next().unwrap_or(line);
     let line = line
-        .trim()
-        .trim_end_matches(": no step is placed until that is put right");
-    let (what, advice) = line
-        .split_once(" why  ")
-        .map_or((line, ""), |(what, rest)| {
-            (what, rest.find(" do   ").map_or("", |at| &rest[at..]))
-        });
-    let line = format!("{what}{advice}");
+        .trim_end_matches(": no step is placed until that is put right")
+        .replace("nic-placement: this step runs without placement: ", "… ");
     // the lists of all that is known are long
-    let short: String = line.chars().take(230).collect();
+    let short: String = line.chars().take(240).collect();
     let dots = if short.len() < line.len() { " …" } else { "" };
     short + dots
 }
@@ -217,10 +213,14 @@ fn record(root: &Root) -> String {
         for (by, line) in rows {
             let Some(line) = line else { continue };
             let own = format!("{}/etc/plugstack.conf", root.dir.display());
-            let cell = shortened(line)
-                .replace('|', "\\|")
-                .replace(&own, "/etc/slurm/plugstack.conf");
-            table += &format!("| {done} | {by} | `` {cell} `` |\n");
+            let line = line.replace(&own, "/etc/slurm/plugstack.conf");
+            let cell = shortened(&line).replace('|', "\\|");
+            let row = format!(" | {by} | `` {cell} `` |\n");
+            table = match table.strip_suffix(&row) {
+                // the mistake before shows the same line
+                Some(before) => format!("{before}, or {done}{row}"),
+                None => format!("{table}| {done}{row}"),
+            };
         }
     }
     root.ok(&format!("dpkg -P {NAMES}"));

@@ -90,7 +90,7 @@ pub struct Selection {
 /// The part of a path's narrowest rate that arrives, in thousandths, by kind of path: weighs a far
 /// idle NIC against a near shared one.
 ///
-/// The order is certain, the figures are estimates (measurements: docs/figures.md). PHB and NODE:
+/// The order is certain, the figures are estimates (measurements: benches/README.md). PHB and NODE:
 /// the median over kinds of CPUs, with no measurement of NODE below PHB. SYS: the least of one
 /// flow; several flows at once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

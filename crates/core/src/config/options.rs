@@ -68,8 +68,7 @@ pub const WORDS: &[Spec] = &[
     option(
         "rail",
         "",
-        "GPU k the k-th NIC, or the k-th group of them where there are several for each, the same on every \
-         node",
+        "GPU k the k-th NIC, or the k-th of equal groups of NICs, the same on every node",
     ),
     option(
         "spread",
@@ -94,8 +93,8 @@ pub const WORDS: &[Spec] = &[
     option(
         "nics-per-task",
         "auto|N",
-        "NICs for each GPU under closest, rail and spread: auto (default) is one, or more where its nearest \
-         NICs outnumber the GPUs that share them; or 1 to 8",
+        "NICs for each GPU under closest, rail and spread: 1 to 8, or auto (default), one, and more if its \
+         nearest NICs outnumber the GPUs that share them",
     ),
     option(
         "best-effort",
@@ -105,8 +104,7 @@ pub const WORDS: &[Spec] = &[
     option(
         "strict",
         "",
-        "fail a task whose placement cannot be had, instead of running it without; the other tasks may wait \
-         for it unless srun has -K",
+        "fail a task whose placement cannot be had; the others may wait for it unless srun has -K",
     ),
     option(
         "restricted",
@@ -121,8 +119,7 @@ pub const WORDS: &[Spec] = &[
     option(
         "gpu",
         "visible|local-id",
-        "the GPUs that a task uses: all that it sees (default), or the one of its local id: your promise, \
-         where all tasks see the same GPUs",
+        "the GPUs that a task uses: all that it sees (default), or, if you promise it, the one of its local id",
     ),
     option(
         "bind",
@@ -203,14 +200,13 @@ pub const ARGUMENTS: &[Spec] = &[
     option(
         "none-is",
         "kept|unbound",
-        "a step's --cpu-bind=none or SLURM_CPU_BIND=none without the user's bind=: its tasks keep all CPUs \
-         (default), or nic-placement may bind them",
+        "tasks with --cpu-bind=none or SLURM_CPU_BIND=none, without the user's bind=: keep all CPUs (default), \
+         or may be bound",
     ),
     option(
         "set",
         "NAME=TEMPLATE",
-        "a variable, repeatable, or several joined by ; from facts of the task, {nic} {gpu} {local_id} …, or of \
-         the node, {rails} {machine} …",
+        "a variable, repeatable, or several joined by ; with facts as {nic} {gpu} {local_id} {rails} {machine}",
     ),
     of_nodes(
         "cache",
