@@ -259,6 +259,13 @@ def test_errors_have_the_librarys_words(monkeypatch):
         nic_placement.verify()
 
 
+def test_a_library_that_is_not_there_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(nic_placement, "_loaded", [])
+    monkeypatch.setenv("NIC_PLACEMENT_CORE", "/nowhere.so")
+    with pytest.raises(nic_placement.Failure, match="/nowhere.so: .*: install the wheel, or the library's package"):
+        nic_placement.plan()
+
+
 def test_a_map_is_the_commands():
     assert [gpu["nics"][0]["name"] + ":1" for gpu in json.loads(nic_placement.map(**DGX))["gpus"]] == NICS
     assert nic_placement.map("vllm", gpus="0", **DGX).startswith("VLLM_GPU_NIC_PCIE_MAPPING=")
