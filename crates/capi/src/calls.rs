@@ -18,6 +18,7 @@ use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::formats::{self, FORMATS};
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
+use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::{answers, plugstack, step};
 use nic_placement_node::platform;
 use nic_placement_process::admin::{self, Found};
@@ -343,11 +344,9 @@ fn session_of<T>(
 
 fn topology(described: Described) -> Result<Topology, Failure> {
     match described {
-        Described::Machine(name) => platform::model(&name).ok_or_else(|| {
-            let known = platform::names().collect::<Vec<_>>().join(", ");
-            let why = format!("`node`: no built-in machine is called so; known: {known}");
-            Failure::new(Kind::Node, why)
-        }),
+        Described::Machine(said) => machine_named(&said)
+            .and_then(|name| platform::model(name).ok_or(said))
+            .map_err(|why| Failure::new(Kind::Node, format!("`node`: {why}"))),
         Described::Topology(document) => {
             let topology = document.topology(Provenance::File("the request".to_string()));
             topology.map_err(|bad| Failure::new(Kind::Node, format!("`node`: {bad}")))
