@@ -243,7 +243,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let names = table.iter().map(|spec| spec.name);
         names
-            .filter(|known| edits < known.len())
+            .filter(|known| 2 * edits <= known.len())
             .filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits))
             .min()
     };
