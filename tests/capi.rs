@@ -284,14 +284,11 @@ fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
         stderr(&output)
     );
     let mut wrong = Command::new(&program);
-    wrong.args(["--machine", "pdp-11", "8", "true"]);
+    wrong.args(["--machine", "dgx-h10", "8", "true"]);
     let output = run(wrong);
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.starts_with("launch: `node`: `pdp-11`: no such machine"),
-        "{said}"
-    );
+    let said = "launch: `node`: `dgx-h10`: no such machine, did you mean `dgx-h100`? ";
+    assert!(stderr(&output).starts_with(said), "{}", stderr(&output));
 }
 
 #[test]

@@ -168,7 +168,7 @@ def _library() -> ctypes.CDLL:
         try:
             library = ctypes.CDLL(path)
         except OSError as error:
-            raise Failure(str(error)) from error
+            raise Failure("{}: install the wheel, or the library's package".format(error)) from None
         for name in ("map", "process"):
             call = getattr(library, "nic_placement_" + name)
             # not `c_char_p`: the pointer that is to be freed would be lost

@@ -249,14 +249,21 @@ def test_cuda_is_initialised_where_its_library_and_a_gpu_are_open(tmp_path, maps
 def test_errors_have_the_librarys_words(monkeypatch):
     with pytest.raises(nic_placement.Failure, match="`words`: unknown word `fastest`"):
         nic_placement.plan(words="fastest", **DGX)
-    with pytest.raises(nic_placement.Failure, match="no such machine"):
-        nic_placement.plan(node={"machine": "abacus"})
+    with pytest.raises(nic_placement.Failure, match="no such machine, did you mean `dgx-h100`"):
+        nic_placement.plan(node="dgx-h10")
     with pytest.raises(nic_placement.Failure, match="`map`: no format is called so") as failure:
         nic_placement.map("prose", **DGX)
     assert failure.value.status == 2
     monkeypatch.setenv("PATH", "")
     with pytest.raises(nic_placement.Failure, match="not in PATH"):
         nic_placement.verify()
+
+
+def test_a_library_that_is_not_there_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(nic_placement, "_loaded", [])
+    monkeypatch.setenv("NIC_PLACEMENT_CORE", "/nowhere.so")
+    with pytest.raises(nic_placement.Failure, match="/nowhere.so: .*: install the wheel, or the library's package"):
+        nic_placement.plan()
 
 
 def test_a_map_is_the_commands():

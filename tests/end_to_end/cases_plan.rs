@@ -8,7 +8,7 @@ pub const CASES: &[Case] = cases![a_plan_of_a_line_of_srun_is_what_its_tasks_get
 
 /// Options of srun.
 const LINES: [&str; 17] = [
-    "-n8 -c4 --gpus-per-task=1",
+    "-n8 -c4 --gpus-per-task=1 --overlap",
     "-n8 -c 14 --gpus-per-task 1 --exclusive",
     "--ntasks=8 --gpus-per-task=1",
     "-n8 --gpus-per-task=1 --exclusive --nic-placement=bind=core",

@@ -18,8 +18,7 @@ use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::formats::{self, FORMATS};
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
-use nic_placement_launch::machine_name::machine_named;
-use nic_placement_launch::{answers, plugstack, step};
+use nic_placement_launch::{answers, machine_name::machine_named, plugstack, step};
 use nic_placement_node::platform;
 use nic_placement_process::admin::{self, Found};
 use nic_placement_process::devices;
@@ -344,11 +343,9 @@ fn session_of<T>(
 
 fn topology(described: Described) -> Result<Topology, Failure> {
     match described {
-        Described::Machine(name) => {
-            let named = machine_named(&name).map_err(|why| format!("`node`: `{name}`: {why}"));
-            let name = named.map_err(|why| Failure::new(Kind::Node, why))?;
-            platform::model(name).ok_or_else(|| Failure::new(Kind::Bug, name))
-        }
+        Described::Machine(said) => machine_named(&said)
+            .and_then(|name| platform::model(name).ok_or_else(|| name.to_string()))
+            .map_err(|why| Failure::new(Kind::Node, format!("`node`: `{said}`: {why}"))),
         Described::Topology(document) => {
             let topology = document.topology(Provenance::File("the request".to_string()));
             topology.map_err(|bad| Failure::new(Kind::Node, format!("`node`: {bad}")))

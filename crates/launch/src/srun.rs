@@ -18,7 +18,7 @@ const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M c
     contiguous cpu-bind= cpu-freq= cpus-per-task=c deadline= dependency=d distribution=m epilog= error=e exact exclude=x \
     exclusive? export= gpu-bind= gpu-freq= gpus=G gpus-per-node= gpus-per-task= gres= hint= immediate?I input=i job-name=J \
     kill-on-bad-exit?K label.l licenses=L mail-type= mail-user= mem= mem-bind= mem-per-cpu= mem-per-gpu= mpi= network= nice? \
-    nic-placement? no-kill?k nodelist=w nodes=N ntasks=n ntasks-per-node= open-mode= output=o partition=p prefer= \
+    nic-placement? no-kill?k nodelist=w nodes=N ntasks=n ntasks-per-node= open-mode= output=o overlap. partition=p prefer= \
     preserve-env.E profile= prolog= propagate? pty? qos=q quiet.Q quit-on-interrupt reboot reservation= signal= switches= \
     task-epilog= task-prolog= threads-per-core= time=t time-min= tmp= unbuffered.u verbose.v wait=W wckey= \
     x11?";

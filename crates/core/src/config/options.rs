@@ -238,13 +238,13 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let names = table.iter().map(|spec| spec.name);
         names
-            .filter(|known| edits < known.len())
+            .filter(|known| 2 * edits <= known.len())
             .filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits))
             .min()
     };
-    let meant = (1..=2).find_map(near).map_or(":".to_string(), |meant| {
-        format!(", did you mean `{meant}`?")
-    });
+    let meant = (1..=2)
+        .find_map(near)
+        .map_or(":".into(), |meant| format!(", did you mean `{meant}`?"));
     format!("{meant} {lists}")
 }
 

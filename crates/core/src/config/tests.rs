@@ -68,6 +68,15 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
 }
 
 #[test]
+fn a_word_of_which_less_than_half_is_there_is_not_suggested() {
+    for word in ["on", "yes", "1", "true"] {
+        let said = Words::parse(word).unwrap_err().to_string();
+        let expected = format!("unknown word `{word}`: `srun --nic-placement=help`");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+}
+
+#[test]
 fn a_typo_is_named_with_the_word_that_was_meant_and_where_all_are_listed() {
     let message = |text: &str| Words::parse(text).unwrap_err().to_string();
     assert_eq!(

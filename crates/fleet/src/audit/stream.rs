@@ -20,7 +20,7 @@ const TOO_LONG: &str = "it has more than 1048576 bytes";
 const TOO_DEEP: &str = "it is nested more than 32 deep";
 const TOO_MANY_OPEN: &str =
     "too many reports are mixed line by line: give each node a file, or leave `srun -l` out";
-const NO_DOCUMENT: &str = "expected `{`, where a report begins";
+const NO_DOCUMENT: &str = "expected a report of `--json`";
 
 #[derive(Default)]
 struct OpenDocument {

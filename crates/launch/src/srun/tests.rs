@@ -95,7 +95,10 @@ fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
         masks("srun --gpus=8 -c16 x", true),
         ["0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7"]
     );
-    assert_eq!(masks("srun -N1 --gpus-per-task=1 x", true), ["0,112 0"]);
+    assert_eq!(
+        masks("srun -N1 --overlap --gpus-per-task=1 x", true),
+        ["0,112 0"]
+    );
     let (step, tasks) = planned(
         "srun -N3 --ntasks-per-node=2 -c4 --gpus-per-task=1 --cpu-bind=none numactl -N0 x",
         true,

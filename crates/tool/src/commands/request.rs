@@ -110,6 +110,7 @@ impl TypedValueParser for MachineName {
             let word = said.split('=').next().unwrap_or_default();
             name.map(str::to_string).map_err(|why| match said {
                 _ if !is_first => why,
+                "srun" => "`--` comes before it".into(),
                 _ if WORDS.iter().any(|spec| spec.name == word) => {
                     format!("no machine, but a word: `--words {said}`")
                 }
