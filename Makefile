@@ -101,9 +101,9 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
-test-launchers: ## are ranks of Open MPI 5, MPICH 5, Intel MPI, torchrun worse off? docs/launchers.md's table: LAUNCHERS=MPICH (root, apt, PyPI)
+test-launchers: ## are ranks of Open MPI 5, MPICH 5, Intel MPI, torchrun, Ray worse off? docs/launchers.md's table: LAUNCHERS=MPICH (root, apt, PyPI)
 	tests/slurm/install.sh
-	tests/exec/install.sh
+	tests/exec/install.sh ray
 	$(CARGO) build --release --locked
 	LAUNCHERS=$(or $(LAUNCHERS),all) $(CARGO) test --locked --test launchers
 	BLESS=1 $(CARGO) test --locked --test docs

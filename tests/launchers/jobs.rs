@@ -40,7 +40,7 @@ pub struct Way {
 const FIRST: &str =
     "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
 /// Now and then mpirun waits for its daemons after all ranks have ended, without the plugin too: their lines are there then.
-const WITHIN: &str = "ended() { \"$@\"; [ $? = 0 ] || [ $? = 124 ]; }; ended timeout -k 2 15 ";
+const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 15 ";
 const OPEN_MPI: (&str, &str) = ("openmpi-5.0.11", "mpirun");
 
 pub const JOBS: &[Job] = &[
@@ -117,6 +117,17 @@ pub const JOBS: &[Job] = &[
         binds: false,
     },
     Job {
+        name: "Ray",
+        release: "2.60.0",
+        shown: "actors, which the [module](#a-training-script) places",
+        program: ("ray-2.60.0", "python3"),
+        command: "export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=disabled HOME=/tmp; \
+                  srun -n2 --ntasks-per-node=1 -c112 PROGRAM -B ACTORS RANK",
+        option: Nics::Node,
+        told: false,
+        binds: false,
+    },
+    Job {
         name: "Slurm",
         release: "22.05",
         shown: "`srun --mpi=pmi2`",
@@ -166,10 +177,12 @@ impl Job {
     /// The job runs to its end.
     pub fn run(&self, bed: &Bed, option: bool, exec: bool) -> Ran {
         let folder = bed.site.plugin.parent().expect("a folder").display();
-        let before = if exec {
-            format!("{folder}/nic-placement exec -- ")
-        } else {
-            String::new()
+        let repository = bed.site.repository.display();
+        // an actor learns its GPU after its process has started: `exec` before Ray's workers would see all
+        let before = match exec {
+            true if self.name == "Ray" => "--place ".to_string(),
+            true => format!("{folder}/nic-placement exec -- "),
+            false => String::new(),
         };
         let program = self.program(bed);
         let root = program.ancestors().nth(2).expect("a folder").display();
@@ -177,6 +190,7 @@ impl Job {
             .command
             .replace("WITHIN ", WITHIN)
             .replace("FIRST ", FIRST)
+            .replace("ACTORS", &format!("{repository}/tests/launchers/actors.py"))
             .replace(
                 "PROGRAM",
                 &format!("env I_MPI_ROOT={root} {}", program.display()),
@@ -191,7 +205,8 @@ impl Job {
         bed.file(
             "launch",
             &format!(
-                "#!/bin/bash\nexport LD_PRELOAD={}\n{command}\necho ended: $?\n",
+                "#!/bin/bash\nexport LD_PRELOAD={} PYTHONPATH={repository}/python \
+                 NIC_PLACEMENT_CORE={folder}/libnic_placement_capi.so\n{command}\necho ended: $?\n",
                 shim.display()
             ),
         );

@@ -11,8 +11,10 @@ pub enum Nics {
     None,
     /// its GPU's
     Own,
-    /// those of all GPUs that it sees
+    /// those of all GPUs of the node, all of which it sees
     All,
+    /// the same, of which it sees one
+    Node,
     Others,
 }
 
@@ -50,7 +52,8 @@ impl Rank {
         match has.len() {
             _ if self.task.is_untouched() => Nics::None,
             1 if has == [ucx_of(self.gpu())] => Nics::Own,
-            _ if has == ucx_of_all(self.task.gpus()) => Nics::All,
+            8 if has == ucx_of_all(self.task.gpus()) => Nics::All,
+            8 if has == ucx_of_all(0..8) => Nics::Node,
             _ => Nics::Others,
         }
     }
@@ -106,7 +109,7 @@ impl Ranks {
             Some(nics) if self.all.iter().all(|rank| rank.nics() == nics) => match nics {
                 Nics::None => "",
                 Nics::Own => ", own NIC",
-                Nics::All => ", NICs of all GPUs",
+                Nics::All | Nics::Node => ", NICs of all GPUs",
                 Nics::Others => ", other NICs",
             },
             _ => ", NICs that differ",
