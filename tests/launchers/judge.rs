@@ -1,4 +1,4 @@
-//! What the ranks of a job had, and what is wrong with it.
+//! The ranks of a job, and all that is wrong with them.
 
 use crate::bed::Ran;
 use crate::jobs::{RANKS, Way};
@@ -100,6 +100,9 @@ impl Ranks {
     /// In a few words: their CPUs, seen from their GPUs, and their NICs.
     pub fn told(&self) -> String {
         let count = |is: fn(&Rank) -> bool| self.all.iter().filter(|rank| is(rank)).count();
+        if self.all.is_empty() {
+            return "no rank".to_string();
+        }
         let cpus = match (count(Rank::is_near), count(Rank::is_far)) {
             (near, _) if near == self.all.len() => "near".to_string(),
             (0, 0) => "both sockets".to_string(),
