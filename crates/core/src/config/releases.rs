@@ -12,8 +12,8 @@ pub struct Release {
 }
 
 impl Release {
-    /// The `plugin_version` that it accepts: `SLURM_VERSION_NUM` of slurm/slurm.h without the last
-    /// part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
+    /// The `plugin_version` that this release accepts: `SLURM_VERSION_NUM` (slurm/slurm.h) without
+    /// its last part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
     pub fn stamp(&self) -> u32 {
         self.major << 16 | self.minor << 8
     }
