@@ -2,8 +2,8 @@
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source.  Programs do not
-    /// export the version number.
+    /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source. Programs do not export
+    /// the version number.
     pub api: i64,
     /// the year
     pub major: u32,

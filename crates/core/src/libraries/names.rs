@@ -1,4 +1,5 @@
-//! Names of variables: refused in `set=`, doubtful there, or equal in all tasks of a node.
+//! Names that `set=` refuses, names that `set=` doubts, and names with one value in all tasks of a
+//! node.
 
 use super::LIBRARIES;
 
@@ -28,7 +29,7 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(is_valid)
 }
 
-/// True if the admin's `set=` may not have the name.
+/// True if the admin's `set=` refuses the name.
 pub fn is_refused(name: &str) -> bool {
     is_in(REFUSED, name)
 }
