@@ -13,8 +13,7 @@ use std::ops::Deref;
 /// The version of our JSON; grows if a field goes or changes its meaning, not for a new field.
 pub const VERSION: u32 = 1;
 
-/// `(format, extension)` of the files that `nic-placement refresh` writes beside the node file:
-/// `node.map-sglang.json`.
+/// Extensions of the files that `nic-placement refresh` writes, as in `node.map-sglang.json`.
 pub const KEPT: [(Format, &str); 3] = [
     (Format::Json, "map-json.json"),
     (Format::Sglang, "map-sglang.json"),

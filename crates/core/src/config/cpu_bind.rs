@@ -1,9 +1,9 @@
 //! srun's CPU binding: distinguishes the user's `--cpu-bind` from a binding that srun derives.
 //!
-//! srun derives `SLURM_CPU_BIND_TYPE` from `--hint`, `--threads-per-core`, `--ntasks-per-core`,
-//! `--ntasks-per-socket` and `-B` (src/common/slurm_opt.c, `verify_hint`; src/srun/libsrun/opt.c).
-//! Half of the sites have `--hint=nomultithread` in their templates; the hint chooses no CPUs. A
-//! moved task keeps its hint, since it stays within its step's masks, with one thread of each core.
+//! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/slurm_opt.c,
+//! `verify_hint`; src/srun/libsrun/opt.c). Half of the sites have `--hint=nomultithread` in their
+//! templates; the hint chooses no CPUs. A moved task keeps its hint, since it stays within its
+//! step's masks, with one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
 //! (`tests/end_to_end/cases_hint.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,

@@ -336,7 +336,6 @@ fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
 /// Most variables of `set=`: each costs every task time.
 const MAX_TEMPLATES: usize = 32;
 
-/// A day, in seconds.
 const MAX_CACHE: u64 = 24 * 3600;
 
 /// Most NICs in one list: every step compares each with all NICs of the node.

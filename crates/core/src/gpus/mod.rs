@@ -285,7 +285,7 @@ fn counts_mig(node: &Topology) -> bool {
 /// GPUs, or UUIDs if the site chose so.
 ///
 /// We assume that Slurm lists GPUs by their device files' numbers, as with `AutoDetect=nvidia`.
-/// Without it Slurm has the order of `File=` in gres.conf (Slurm's src/plugins/gres/gpu/gres_gpu.c,
+/// Else Slurm has the order of `File=` in gres.conf (Slurm's src/plugins/gres/gpu/gres_gpu.c,
 /// gpu_nvidia.c), with `AutoDetect=nvml` PCI order, which the driver's numbers need not follow.
 /// Positions are not file numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a
 /// gap.

@@ -11,14 +11,14 @@ pub struct Files {
     pub of_site: fn(&Topology) -> &'static [&'static str],
     pub of_user: fn(&Topology, &Evidence) -> Vec<String>,
     pub lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
-    /// true if a name's last line counts, false if its first does
+    /// true if a name's last line counts, else the first
     pub last_counts: bool,
     /// true if the files overrule the environment
     pub beat_environment: bool,
     pub variables: &'static [&'static str],
     /// if a file sets one of these, we set none of `variables`
     pub rivals: &'static [&'static str],
-    /// false if no file can change a value; the `bool` is true if the node may get a list of NICs
+    /// false if no file can change a value; the `bool`: the node may get a list of NICs
     pub matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
@@ -119,8 +119,7 @@ impl Files {
     }
 }
 
-/// The lines with a name. A line of `buffer` bytes or more has no value: libraries read it in
-/// pieces.
+/// The lines with a name. Libraries read a line of `buffer` bytes or more in pieces: no value.
 pub fn pairs<'t>(
     text: &'t str,
     buffer: usize,

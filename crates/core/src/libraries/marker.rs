@@ -65,8 +65,7 @@ pub struct Devices<'a> {
     pub cpus: Option<&'a str>,
 }
 
-/// `None` if the line has another form. Names are unchecked, though a user may have written the
-/// line.
+/// `None` for another form. A user may have written the line; names are unchecked.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
@@ -86,8 +85,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Parses an outer step's line. A user may have written the line, so only names of
-    /// `may_be_ours` count.
+    /// Parses an outer step's line. Users can forge one, so only names of `may_be_ours` count.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

@@ -68,7 +68,7 @@ struct Library {
     /// true if set without `env=`
     by_default: bool,
     variables: &'static [(&'static str, Answering)],
-    /// a variable that `env=` also allows by the first variable's name
+    /// set too if `env=` names the first variable
     companion: Option<&'static str>,
     /// a variable that we report with a reason, and never set
     never: Option<(&'static str, Answering)>,
@@ -213,7 +213,7 @@ pub struct FileText {
     pub text: String,
     /// true if the file is longer than `text`
     pub is_cut: bool,
-    /// the reason if the file may exist, unread
+    /// the reason if the file's existence is unknown
     pub unanswered: Option<&'static str>,
 }
 

@@ -17,7 +17,6 @@ use crate::wish::{Template, Wish};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A variable, and the source of its value.
 pub(super) struct Row {
     pub(super) name: Cow<'static, str>,
     /// true if user and admin want the variable set
@@ -144,7 +143,6 @@ impl Prepared {
         }
     }
 
-    /// True if user and admin want the variable set.
     pub(super) fn is_wanted(&self, name: &str) -> bool {
         is_wanted(&self.rows, name)
     }

@@ -157,8 +157,8 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// Holds if the task's GPUs share their nearest NIC: MPICH goes by the current CUDA context's GPU,
-/// else by the first GPU.
+/// Holds if the task's GPUs share their nearest NIC: MPICH takes the CUDA context's GPU, else the
+/// first.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();

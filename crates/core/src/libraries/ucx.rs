@@ -93,8 +93,8 @@ const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 const MAX_ITEMS: usize = 64;
 
 /// Since 1.12 UCX reads, weakest first: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`
-/// (a folder unknown to us), `ucx.conf` in the home, in `UCX_CONFIG_DIR` and in the working
-/// directory, and the environment (src/ucs/config/parser.c `ucs_config_parse_config_files`,
+/// (unknown to us), `ucx.conf` in the home, in `UCX_CONFIG_DIR` and in the working directory, and
+/// the environment (src/ucs/config/parser.c `ucs_config_parse_config_files`,
 /// `ucs_config_apply_config_vars`).
 pub const FILES: Files = Files {
     of_site: |_| &["/etc/ucx/ucx.conf"],
@@ -335,8 +335,8 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     }
 }
 
-/// The list's items. Above [`MAX_ITEMS`] each GPU keeps one GPU-initiated device, since none would
-/// disable the transport.
+/// The list's items. Above [`MAX_ITEMS`] each GPU keeps one GPU-initiated device: without any UCX
+/// would disable the transport.
 fn items(
     query: &Query,
     rails: &[&Rail],

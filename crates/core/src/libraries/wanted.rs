@@ -85,8 +85,7 @@ impl Default for Libraries {
 }
 
 impl Wish {
-    /// True if `word`, the name or its companion asks for the variable, and `no-env=` does not
-    /// exclude it.
+    /// True if `env=` has `word`, the name or `companion_of`, and no `no-env=` matches the name.
     pub(crate) fn wants(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for =
@@ -101,12 +100,11 @@ impl Wish {
             .any(|template| template.name() == name)
     }
 
-    /// True if `env=` has the word.
     pub(super) fn has_word(&self, word: &str) -> bool {
         bit(word).is_some_and(|word| self.libraries.has(word))
     }
 
-    /// True if a report or a strict word judges libraries by their files, even without our value.
+    /// True if a report or a strict word needs the lists that files set.
     pub(super) fn judges_files(&self) -> bool {
         self.reports() || self.strictness >= Strictness::Restricted
     }
