@@ -2,8 +2,8 @@
 //!
 //! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/slurm_opt.c,
 //! `verify_hint`; src/srun/libsrun/opt.c). Half of the sites have `--hint=nomultithread` in their
-//! templates; the hint chooses no CPUs. A moved task keeps its hint, since it stays within its
-//! step's masks, with one thread of each core.
+//! templates; the hint chooses no CPUs. A moved task keeps its hint: the step's masks, which bound
+//! the move, have one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
 //! (`tests/end_to_end/cases_hint.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
@@ -23,9 +23,8 @@
 //! -B 2                                sockets         none
 //! ```
 //!
-//! After 22.05 a hint and `--cpu-bind=threads --threads-per-core=1` give equal variables, and `-B
-//! 2` looks like a choice. Only srun has the command line, so the plugin in srun sends
-//! [`VARIABLE`].
+//! After 22.05 `--cpu-bind=threads --threads-per-core=1` gives the variables of a hint, and `-B 2`
+//! looks like a choice. Only srun has the command line, so the plugin in srun sends [`VARIABLE`].
 
 use crate::topology::CpuSet;
 
@@ -48,7 +47,7 @@ pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 /// srun's input variable for `--cpu-bind`.
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
-/// The variables that [`chosen`] reads in slurmstepd; a task has slurmd's values instead.
+/// The variables of [`chosen`]: slurmstepd has srun's values, a task has slurmd's.
 pub const READ: [&str; 6] = [
     TYPE,
     LIST,
@@ -58,7 +57,7 @@ pub const READ: [&str; 6] = [
     VARIABLE,
 ];
 
-/// The [`TYPE`] that the user chose; `None` if srun derived it.
+/// The [`TYPE`] that the user chose; `None` if unset, or derived by srun.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);

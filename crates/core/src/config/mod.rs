@@ -16,7 +16,7 @@ pub use words::BadWord;
 
 use crate::wish::{Bind, Mem, Policy, Switch, Wish};
 
-/// The variable with the option's words.
+/// The user's variable; takes the option's words.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 /// The plugin in srun sets this once it has printed why the step is not placed.
 pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";

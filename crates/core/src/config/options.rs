@@ -11,8 +11,8 @@ pub struct Spec {
 
 /// The narrowest line of the configuration file that may have an argument.
 ///
-/// A user can change `SLURM_JOB_PARTITION`, the source of a step's partition. So a line for a
-/// partition may hold no path that root opens, and no switch that users must not evade.
+/// A user can change `SLURM_JOB_PARTITION`, the source of a step's partition. So only wider lines
+/// may hold paths that root opens, or switches that users must obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminLevel {
     Partition,
@@ -236,7 +236,7 @@ pub const ARGUMENTS: &[Spec] = &[
     ),
 ];
 
-/// The end of a message on an unknown name: the nearest known name, then `lists`.
+/// The end of a message on an unknown name: the nearest name, then `lists`.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let names = table.iter().map(|spec| spec.name);

@@ -54,7 +54,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// Most suggestions for unknown words: every step parses the file, and a foreign file has
+    /// Most suggestions for unknown words: every step parses the file, and a wrong file has
     /// thousands.
     const MOST_LOOKED_UP: usize = 16;
 
@@ -67,7 +67,7 @@ impl Layer {
         }
     }
 
-    /// `why()`, which searches for a suggestion, for the first few; then `short`.
+    /// `why()`, with a suggestion, for the first [`Layer::MOST_LOOKED_UP`] calls; then `short`.
     fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
         self.unknown += 1;
         if self.unknown > Layer::MOST_LOOKED_UP {

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 1024;
 pub enum BadWord {
     /// not in the option table; `Display` adds a suggestion
     Unknown(String),
-    /// a complete message
+    /// the whole message
     Misplaced(String),
 }
 

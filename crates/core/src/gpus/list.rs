@@ -24,7 +24,7 @@ pub(super) struct Listed {
     pub by_uuid: bool,
     /// UUIDs unknown on the node that a GPU may have
     pub unknown: Vec<String>,
-    /// true if a number above the last GPU's ended the list
+    /// true if a too high number ended the list
     pub out_of_range: bool,
 }
 

@@ -10,8 +10,8 @@ use crate::order;
 use crate::step::{GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
-/// The GPU of each of the step's tasks on this node, by local id; the error is the evidence against
-/// the promise. This task sees `gpus`.
+/// The GPUs for the step's tasks on this node, by local id; the error names evidence against the
+/// promise. This task sees `gpus`.
 pub fn by_local_id(
     node: &Topology,
     step: &Step,
@@ -26,9 +26,8 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task that sees as many GPUs as the step has sees all. Indices prove less: with
-    // `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, the device files may count in
-    // another
+    // a task that sees as many GPUs as the step has sees all. Indices may differ: with
+    // `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, unlike the device files' numbers
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();
     if has > 0 && sees != has {

@@ -62,7 +62,7 @@ pub struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The GPUs by the vendors' variables, else by denied devices; `None` without either.
+    /// The GPUs of the vendors' variables; else, if some GPU is denied, all that the task may open.
     pub fn gpus(&self) -> Option<TaskGpus> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));

@@ -9,7 +9,7 @@
 //! IP address (`vrb_device_has_ipoib_addr`), or is not in `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
 //! A device per task suits an MPI that opens one per process. NCCL's plug-in counts the devices of
-//! all ranks, and Cray MPICH has a policy: a device per task breaks either.
+//! all ranks, and Cray MPICH has a policy: a device per task suits neither.
 
 use super::{Answer, Library, Present, Query, marked, works};
 use super::{files::non_empty, uniform::names_of};

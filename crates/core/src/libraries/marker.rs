@@ -8,7 +8,7 @@
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 //!
-//! `node=` is `Agreement::digest`, equal on nodes with equal GPUs, rails and release. Only a bound
+//! `node=` is `Agreement::digest`, equal on nodes with equal GPUs, NICs and release. Only a bound
 //! task has `cpus=`, for `verify`.
 
 use super::uniform::joined;

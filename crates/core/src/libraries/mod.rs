@@ -195,7 +195,7 @@ pub fn caveats(node: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// A task's variables before our changes, at least [`NAMES`].
+/// A task's variables before our changes, at least `NAMES`.
 pub type Present = BTreeMap<String, String>;
 
 #[derive(Clone, Copy)]

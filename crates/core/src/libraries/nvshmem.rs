@@ -9,8 +9,8 @@
 //! of N NICs and M PEs on a node, PE k gets N / M from k * N / M on, before 3.8 NIC k modulo N
 //! (`nvshmemi_setup_connections`). The number is wrong for a step with some of the GPUs or another
 //! order. Without the switch PEs wait for each other (`nvshmemi_get_devices_by_distance`), so all
-//! tasks must agree on it. We set it only on request (`env=nvshmem-pe`), with a list of one NIC in
-//! every task.
+//! tasks must have the same switch. We set the switch only on request (`env=nvshmem-pe`), with a
+//! list of one NIC in every task.
 //!
 //! NVSHMEM skips a RoCE port without a RoCE v2 IPv4 address, but fails if the list names the port
 //! (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).

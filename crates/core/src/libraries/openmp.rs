@@ -4,7 +4,7 @@
 //! share the mask. With `OMP_PLACES`, or a true `OMP_PROC_BIND`, a runtime pins its initial thread
 //! to one core, which later threads inherit (GCC 12's libgomp, as in a Python program that imports
 //! PyTorch; mpibind issue 41). So our places come with `OMP_PROC_BIND=false`: libgomp then ignores
-//! them. A user's `OMP_PROC_BIND=spread` then gives each thread a core (OpenMP 5.2, sections
+//! the places. A user's `OMP_PROC_BIND=spread` then gives each thread a core (OpenMP 5.2, sections
 //! 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
 
 use super::{Answer, Library, Query};

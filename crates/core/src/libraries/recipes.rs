@@ -20,8 +20,8 @@ pub static ROCSHMEM: Library = Library {
     ..Library::NONE
 };
 
-/// By default MPICH over libfabric takes NICs near the process's CPUs, with `1` near its GPU; ranks
-/// with the same nearest NICs take turns. Only CUDA has this (pmodels/mpich's
+/// With `1` MPICH over libfabric takes NICs near the process's GPU, by default near its CPUs. Ranks
+/// with the same nearest NICs take turns. For CUDA only (pmodels/mpich's
 /// src/mpid/ch4/netmod/ofi/ofi_nic.c `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
 pub static MPICH: Library = Library {
     name: "MPICH",

@@ -14,9 +14,9 @@
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
-//! Slurm gives a step srun's address, in no release the node's own (`SLURM_SRUN_COMM_HOST`, 22.05
-//! to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`). In a batch job srun runs on the first
-//! node. The route to srun leaves by the interface of Slurm's traffic. We read only the main
+//! Slurm gives a step srun's address; no release gives the node's own (`SLURM_SRUN_COMM_HOST`,
+//! 22.05 to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`). In a batch job srun runs on the
+//! first node. The route to srun leaves by the interface of Slurm's traffic. We read only the main
 //! routing table. If srun's address is IPv6, IPv4's default route counts.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};

@@ -1,7 +1,7 @@
 //! `env=ucx-rails`: the number of NICs for one large message of UCX.
 //!
 //! `UCX_MAX_RNDV_RAILS` is 2 by default, whatever the list of devices (UCX 1.11 to 1.23:
-//! src/ucp/core/ucp_context.c; src/ucp/rndv, `max_lanes`). In UCX's protocols version 2 the side
+//! src/ucp/core/ucp_context.c; src/ucp/rndv, `max_lanes`). In version 2 of UCX's protocols the side
 //! that moves a message applies its own number, so tasks may differ (src/ucp/wireup/select.c
 //! `ucp_wireup_add_rma_bw_lanes`).
 //!

@@ -62,9 +62,9 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
 
 /// True if the route proves that its interface has an address.
 ///
-/// A host route does not: container networks have host routes to interfaces without addresses. An
-/// IPv6 next hop, printed as gateway 0, does not: with BGP unnumbered the node's address is on
-/// `lo`. Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
+/// A host route is no proof: container networks have host routes to interfaces without addresses.
+/// An IPv6 next hop, printed as gateway 0, is no proof: with BGP unnumbered the node's address is
+/// on `lo`. Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
 pub fn stands_for_an_address(route: &Ipv4Route) -> bool {
     let is_to_host_or_by_ipv6 = if route.has_gateway() {
         route.gateway.is_unspecified()
