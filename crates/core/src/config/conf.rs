@@ -75,8 +75,7 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// A malformed line yields a refusal at `path:number`, on all nodes. The error refuses the
-    /// whole file.
+    /// A malformed line yields a refusal at `path:number`, on all nodes. An error refuses the file.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;

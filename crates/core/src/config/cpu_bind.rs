@@ -133,8 +133,7 @@ fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// True for prefixes of `full` as long as `least`, the shortest that getopt_long(3) accepts, or
-/// longer.
+/// True for prefixes of `full` from `least` on, the shortest that getopt_long(3) accepts.
 fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }

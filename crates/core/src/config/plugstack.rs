@@ -46,16 +46,14 @@ struct Layer {
     level: AdminLevel,
     /// `default=` of lower layers
     default: Words,
-    /// lists, sources and variables named in this layer; the first naming replaces lower layers'
-    /// values
+    /// lists, sources and variables of this layer; the first replaces lower layers' values
     named: BTreeSet<String>,
     /// count of unknown arguments and words
     unknown: usize,
 }
 
 impl Layer {
-    /// Most suggestions for unknown words: every step parses the file, and a wrong file has
-    /// thousands.
+    /// Most suggestions for unknown words: every step parses the file, a wrong file has thousands.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -84,8 +82,7 @@ impl Layer {
 }
 
 impl Admin {
-    /// Parses plugstack.conf's arguments. A malformed one yields a diagnostic that refuses every
-    /// step.
+    /// Parses plugstack.conf's arguments. A malformed argument's diagnostic refuses every step.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments = arguments

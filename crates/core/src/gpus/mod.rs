@@ -136,8 +136,7 @@ impl Sight<'_> {
         gpus
     }
 
-    /// The GPUs of a list with UUIDs unknown on the node; only the driver's library knows MIG
-    /// UUIDs.
+    /// The GPUs of a list with UUIDs unknown on the node; only NVIDIA's library knows MIG UUIDs.
     fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> TaskGpus {
         let is_cut = |gpu: &GpuIndex| self.node.gpu(*gpu).mig_instances.is_some();
         let some_cut = visible.iter().any(is_cut);

@@ -18,7 +18,7 @@ use std::fmt::Write;
 
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line without our variables. Writing to a string cannot fail.
+/// The line without our variables.
 pub(super) fn line(
     node: &Topology,
     map: &NodePlacement,

@@ -1,8 +1,8 @@
 //! Variables of communication libraries. Each library is a row of [`LIBRARIES`], from its own file
 //! or from [`recipes`].
 //!
-//! Tasks with different `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth, by its own
-//! graph search. MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx` provider).
+//! Different `NCCL_IB_HCA` in tasks would cost NCCL seven eighths of its bandwidth, as its graph
+//! search shows. MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx` provider).
 
 mod cray_mpich;
 mod deepep;

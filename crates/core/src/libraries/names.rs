@@ -1,5 +1,4 @@
-//! Names that `set=` refuses, names that `set=` doubts, and names with one value in all tasks of a
-//! node.
+//! Names of variables: refused by `set=`, doubtful in `set=`, or equal in all tasks of a node.
 
 use super::LIBRARIES;
 

@@ -12,7 +12,7 @@
 //! (`mlx5_0:1:RAIL`), else pairs of card GUID and port (`ncclTopoSearchCheckNet`). Pairs differ
 //! between hosts of one NVLink domain, and two NICs of a card may share a pair. NCCL 2.5.6 to
 //! 2.30.4, and RCCL since ROCm 3.3, ignore text behind the port, and read an empty port
-//! (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run from each).
+//! (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run from each release).
 //!
 //! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most. RCCL recognises
 //! machines by their NICs (src/graph/rome_models.cc), which a list may prevent.
@@ -107,8 +107,8 @@ fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     nccls.into_iter().chain(rccls.flatten()).collect()
 }
 
-/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 asks getpwuid(3), and a task of `srun
-/// --export=NONE` has no `HOME`. [`UNKNOWN_HOME`] if /etc/passwd lacks the user.
+/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 asks getpwuid(3), and `srun --export=NONE`
+/// gives a task no `HOME`. [`UNKNOWN_HOME`] if /etc/passwd lacks the user.
 fn home(task: &Evidence) -> Option<String> {
     if let Some(home) = non_empty(task.present, HOME) {
         return Some(home.clone());
@@ -173,8 +173,8 @@ fn without_files(query: &Query, degraded: &[Rail], rails: &[Rail]) -> Answer {
 }
 
 /// The list with rail numbers (`mlx5_0:1:0`), on isolated rails. A number is the port's position
-/// among all ports of the node, so it is equal on equal hosts. CTRAN finds no device by such an
-/// entry.
+/// among all ports of the node, so it is equal on equal hosts. `None` with CTRAN, which finds no
+/// device by such an entry.
 ///
 /// Rail numbers alone justify no list: PyTorch copies the list to an unset `NVSHMEM_HCA_LIST`, and
 /// NVSHMEM would miss the first NIC.
@@ -197,9 +197,9 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
 /// The rails on cards with a degraded rail, if the other rails keep three quarters of the
 /// bandwidth.
 ///
-/// A channel has its least bandwidth of all nodes (src/init.cc `initTransportsRank`). On 16
-/// machines, with ports at half rate on one of two nodes, NCCL 2.30.7's search without the slow
-/// cards' rails gives up to 75 % more under this condition, and less if NCCL sees no switches.
+/// A channel's slowest node sets its bandwidth (src/init.cc `initTransportsRank`). On 16 machines,
+/// with ports at half rate on one of two nodes, NCCL 2.30.7's search gives up to 75 % more without
+/// these rails under this condition, and less if NCCL sees no switches.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { node, map, .. } = query;
     if map.degraded.is_empty() {

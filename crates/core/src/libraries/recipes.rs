@@ -5,9 +5,9 @@ use crate::placement::GpuPlacement;
 use crate::topology::{GpuIndex, GpuVendor, NicKind};
 use std::borrow::Cow;
 
-/// Exact names without ports; `^` inverts the list. Each processing element takes its nearest NIC
-/// of the list (ROCm/rocm-systems, projects/rocshmem: `GDABackend::open_ib_device` and its list of
-/// environment variables).
+/// rocSHMEM reads exact names without ports; `^` inverts the list. Each processing element takes
+/// its nearest NIC of the list (ROCm/rocm-systems, projects/rocshmem: `GDABackend::open_ib_device`
+/// and its list of environment variables).
 pub static ROCSHMEM: Library = Library {
     name: "rocSHMEM",
     word: "rocshmem",
@@ -20,9 +20,9 @@ pub static ROCSHMEM: Library = Library {
     ..Library::NONE
 };
 
-/// With `1` MPICH over libfabric takes NICs near the process's GPU, by default near its CPUs. Ranks
-/// with the same nearest NICs take turns. For CUDA only (pmodels/mpich's
-/// src/mpid/ch4/netmod/ofi/ofi_nic.c `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
+/// With `1` MPICH over libfabric takes NICs near the process's GPU, not its CPUs. Ranks with the
+/// same nearest NICs take turns. For CUDA only (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
+/// `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
 pub static MPICH: Library = Library {
     name: "MPICH",
     word: "mpich",
@@ -54,9 +54,9 @@ pub static MOONCAKE: Library = Library {
     ..Library::NONE
 };
 
-/// A plain list would renumber MORI's devices. `^` excludes whole NICs
-/// (src/application/transport/rdma/rdma.cpp `RdmaContext::Initialize`), so a NIC with one good port
-/// stays.
+/// A plain list would renumber MORI's devices, so ours begins with `^`. MORI then excludes whole
+/// NICs (src/application/transport/rdma/rdma.cpp `RdmaContext::Initialize`); a NIC with one good
+/// port stays.
 pub static MORI: Library = Library {
     name: "MORI",
     word: "mori",
@@ -157,8 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// Holds if the task's GPUs share their nearest NIC: MPICH takes the CUDA context's GPU, else the
-/// first.
+/// Holds if the task's GPUs share their nearest NIC: MPICH takes CUDA's current or the first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();

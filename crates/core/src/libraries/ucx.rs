@@ -335,7 +335,7 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     }
 }
 
-/// The list's items. Above [`MAX_ITEMS`] each GPU keeps one GPU-initiated device: without any UCX
+/// The list's items. Above [`MAX_ITEMS`] each GPU keeps one GPU-initiated device: without any, UCX
 /// would disable the transport.
 fn items(
     query: &Query,
