@@ -4,7 +4,7 @@
 //! `_slurm_rpc_allocate_het_job`). srun sends the option's last value to every node
 //! (src/common/spank.c, `spank_set_remote_options`), so that value holds for all components.
 
-/// `1` from the plugin in srun if any component's option says `off`; no task sees the variable.
+/// The plugin in srun sets `1` if any component's option says `off`; no task sees the variable.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
 /// The number of components; unset in ordinary jobs.
 const SIZE: &str = "SLURM_HET_SIZE";

@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, Shown};
 pub const PATH: &str = "/etc/nic-placement.conf";
 /// Room for 600 kinds of nodes and partitions, at 100 bytes each.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Each argument costs every step time.
+/// Limits the parsing time in every step.
 const MAX_ARGUMENTS: usize = 2048;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Conf {
     }
 }
 
-/// The number and words of each non-empty line; a continued line has its first number.
+/// The number and words of each non-empty line; continued lines share the first line's number.
 fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut lines: Vec<(usize, Vec<&str>)> = Vec::new();
     let mut goes_on = false;

@@ -28,7 +28,7 @@
 
 use crate::topology::CpuSet;
 
-/// `chosen`, `implied` or `unnamed` from the plugin in srun; no task sees the variable.
+/// The plugin in srun sets `chosen`, `implied` or `unnamed`; no task sees the variable.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// The user named a binding.
 pub const CHOSEN: &str = "chosen";
@@ -133,7 +133,7 @@ fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// True for prefixes of `full` from `least` on, the shortest that getopt_long(3) accepts.
+/// True for `full` and its prefixes down to `least`, the shortest that getopt_long(3) accepts.
 fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }

@@ -1,15 +1,15 @@
 //! Slurm's hostlist expressions, such as `gpu[001-128],login1`.
 //!
 //! A match compares a name with ranges, so `n[0-4000000000]` costs as little as `n1`. As in Slurm
-//! (src/common/hostlist.c), a range's first number sets the least digits: `n[08-10]` has `n08`.
+//! (src/common/hostlist.c), a range pads numbers to the digits of the first: `n[08-10]` has `n08`.
 
 use crate::diagnostic::Shown;
 
-/// Most digits of a number, since Slurm's numbers have 64 bits.
+/// Limit on a number's digits, since Slurm's numbers have 64 bits.
 const MAX_DIGITS: usize = 18;
-/// Most brackets in one name; Slurm takes two.
+/// Limit on brackets in one name; Slurm takes two.
 const MAX_BRACKETS: usize = 4;
-/// Most letters of a name outside brackets; Linux allows 64.
+/// Limit on letters outside brackets; Linux allows names of 64.
 const MAX_LETTERS: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ struct Piece {
 struct Range {
     first: u64,
     last: u64,
-    /// least digits of a number
+    /// minimum of digits
     width: usize,
 }
 

@@ -53,7 +53,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// Most suggestions for unknown words: every step parses the file, a wrong file has thousands.
+    /// Limit on suggestions: every step parses the file, and a wrong file has thousands of words.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -330,12 +330,12 @@ fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
     Diagnostic::new(format!("{place}: {shown}"), finding)
 }
 
-/// Most variables of `set=`: each costs every task time.
+/// Limit on variables of `set=`: each variable costs time in every task.
 const MAX_TEMPLATES: usize = 32;
 
 const MAX_CACHE: u64 = 24 * 3600;
 
-/// Most NICs in one list: every step compares each with all NICs of the node.
+/// Limit on NICs in one list: every step compares each with all NICs of the node.
 const MAX_PATTERNS: usize = 256;
 
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
