@@ -46,7 +46,7 @@ struct Layer {
     level: AdminLevel,
     /// `default=` of lower layers
     default: Words,
-    /// lists, sources and variables of this layer; the first replaces lower layers' values
+    /// lists, sources and variables that this layer has set
     named: BTreeSet<String>,
     /// count of unknown arguments and words
     unknown: usize,

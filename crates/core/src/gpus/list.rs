@@ -10,7 +10,7 @@ pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
-/// AMD's list for HIP programs, which counts among [`ROCR`]'s GPUs.
+/// AMD's list for HIP programs; its numbers count [`ROCR`]'s GPUs.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
 /// Intel's numbers count cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.

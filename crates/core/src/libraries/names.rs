@@ -2,8 +2,7 @@
 
 use super::LIBRARIES;
 
-/// Names of the loader, the shell, Slurm, and lists of GPUs: a value could break a task or run
-/// other code in it.
+/// Names of the loader, the shell, Slurm, and GPU lists: a value could break a task or run code.
 const REFUSED: &str = "LD_* PATH HOME USER LOGNAME SHELL PWD IFS ENV BASH_* PYTHON* PERL5* GLIBC_TUNABLES GCONV_PATH \
     SLURM* SPANK* SLINGSHOT_* PMI* CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     ZE_AFFINITY_MASK NIC_PLACEMENT*";

@@ -159,7 +159,7 @@ impl Prepared {
             .map(|(_, claim)| claim.clone())
     }
 
-    /// Findings on names in `env=` and `no-env=` that no row sets, and on vLLM's pair of variables.
+    /// Findings on names in `env=` and `no-env=` that no row sets, and on vLLM's two variables.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
         let (unwanted, named) = (&self.wish.no_env, &self.wish.env_names);
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));

@@ -85,8 +85,8 @@ impl Default for Libraries {
 }
 
 impl Wish {
-    /// True if `env=` has `word` (may be empty), the name or `companion_of`, and `no-env=` lacks
-    /// the name.
+    /// True if `env=` has `word` (or `word` is empty), the name or `companion_of`, and `no-env=`
+    /// lacks the name.
     pub(crate) fn wants(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for =
