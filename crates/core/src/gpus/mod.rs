@@ -2,13 +2,13 @@
 //!
 //! Evidence for each vendor's GPUs, in order:
 //!
-//! 1. If a device cgroup (`ConstrainDevices`) denies the task a GPU, runtimes count only the GPUs that
-//!    the task may open.
+//! 1. If a device cgroup (`ConstrainDevices`) denies the task a GPU, runtimes count only the GPUs
+//!    that the task may open.
 //! 2. The vendor's variables name GPUs among these (`list`): by UUID, or by position in the
 //!    runtime's order (PCI; AMD: the compute driver's).
 //! 3. An unknown name (`MIG-<uuid>`, another UUID) means the only possible GPU; else, if the cgroup
-//!    denies a GPU, all that the task may open; else none, since a wrong guess would move traffic to
-//!    a far NIC.
+//!    denies a GPU, all that the task may open; else none, since a wrong guess would move traffic
+//!    to a far NIC.
 //! 4. Without a variable, if the cgroup denies a GPU: all that the task may open.
 //! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets this and the variables.
 //! 6. Else none.
