@@ -1,20 +1,20 @@
-//! Heterogeneous jobs: all components share one wish and the first one's job number.
+//! Heterogeneous jobs: all components share one wish, and the first component's job number.
 //!
-//! Each component is a job; their numbers are consecutive (Slurm's src/slurmctld/proc_req.c,
-//! `_slurm_rpc_allocate_het_job`).  srun sends the option's last value to every node
-//! (src/common/spank.c, `spank_set_remote_options`), so it holds for all components.
+//! Each component is a job; Slurm numbers the components consecutively (src/slurmctld/proc_req.c,
+//! `_slurm_rpc_allocate_het_job`). srun sends the option's last value to every node
+//! (src/common/spank.c, `spank_set_remote_options`), so that value holds for all components.
 
-/// Set to 1 by the plugin in srun if the option of any component says `off`; removed in each task.
+/// The plugin in srun sets `1` if any component's option says `off`; no task sees the variable.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
 /// The number of components; unset in ordinary jobs.
 const SIZE: &str = "SLURM_HET_SIZE";
-/// The job's number; in a step, the first component's.
+/// The job number; in a step of a heterogeneous job, the first component's.
 pub const JOB: &str = "SLURM_JOB_ID";
 
 /// `MAX_HET_JOB_COMPONENTS` in Slurm's src/common/slurm_opt.h.
 const MAX: u32 = 128;
 
-/// The component's position in the job, by the step's environment.
+/// The position of the component with this job number; `None` outside a heterogeneous job.
 fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);

@@ -1,8 +1,7 @@
-//! The configuration file: arguments of plugstack.conf for the cluster, some nodes or some
-//! partitions.
+//! The configuration file: arguments as in plugstack.conf, for the cluster, nodes or partitions.
 //!
-//! A line for some nodes or partitions begins with `NodeName=`, `PartitionName=` or both, as in
-//! slurm.conf and gres.conf.  `#` begins a comment; `\` at its end continues a line.
+//! A line for nodes or partitions begins with `NodeName=`, `PartitionName=` or both, as in
+//! slurm.conf and gres.conf. `#` begins a comment; `\` at a line's end continues the line.
 
 use super::hostlist::HostList;
 use super::options::AdminLevel;
@@ -10,9 +9,9 @@ use crate::diagnostic::{Diagnostic, Shown};
 
 /// The default of `conf=`.
 pub const PATH: &str = "/etc/nic-placement.conf";
-/// Bytes, at most: 100 for each of 600 kinds of nodes and partitions.
+/// Room for 600 kinds of nodes and partitions, at 100 bytes each.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Each argument costs every step a little.
+/// Limits the parsing time in every step.
 const MAX_ARGUMENTS: usize = 2048;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub struct ConfLine {
     arguments: Vec<String>,
 }
 
-/// The steps of a line, widest first: the narrower line wins.
+/// The steps that a line applies to; a later variant overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Audience {
     Cluster,
@@ -41,7 +40,7 @@ pub enum Audience {
 impl Audience {
     pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Nodes, Self::Partitions, Self::Both];
 
-    /// The highest level of an argument on such a line.
+    /// The highest level that an argument on the line may have.
     pub fn level(self) -> AdminLevel {
         match self {
             Self::Partitions | Self::Both => AdminLevel::Partition,
@@ -76,8 +75,7 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// A line that is not understood becomes a refusal at `path:number`, for all nodes.  The error
-    /// refuses the whole file.
+    /// A malformed line yields a refusal at `path:number`, on all nodes. An error refuses the file.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -110,7 +108,7 @@ impl Conf {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// The lines of one audience for a step in this partition on this node.
+    /// The audience's lines that apply to this node and partition.
     pub fn lines_for<'c>(
         &'c self,
         audience: Audience,
@@ -127,7 +125,7 @@ impl Conf {
     }
 }
 
-/// Numbers and words of the lines that have words.
+/// The number and words of each non-empty line; continued lines share the first line's number.
 fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut lines: Vec<(usize, Vec<&str>)> = Vec::new();
     let mut goes_on = false;
@@ -158,7 +156,7 @@ fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
             "nodename" | "partitionname" if !line.arguments.is_empty() => {
                 return Err(wrong(" stands at the beginning of a line"));
             }
-            // scontrol(1)'s `ALL` and slurm.conf(5)'s `DEFAULT`
+            // scontrol(1) knows `ALL`, slurm.conf(5) `DEFAULT`: neither is a node
             "nodename" if ["all", "default"].contains(&value.to_ascii_lowercase().as_str()) => {
                 return Err(wrong(" is no node's name: for all nodes leave it out"));
             }

@@ -1,13 +1,13 @@
-//! srun's CPU binding: tells a `--cpu-bind` of the user's from a binding that srun derives itself.
+//! srun's CPU binding: distinguishes the user's `--cpu-bind` from a binding that srun derives.
 //!
-//! srun derives a `SLURM_CPU_BIND_TYPE` from `--hint`, `--threads-per-core`, `--ntasks-per-core`,
-//! `--ntasks-per-socket` and `-B` (src/common/slurm_opt.c, `verify_hint`; src/srun/libsrun/opt.c).
-//! Half of the sites have `--hint=nomultithread` in their templates, which chooses no CPUs.  A hint
-//! survives a move: a task moves only within its step's masks, which have one thread of each core.
+//! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/slurm_opt.c,
+//! `verify_hint`; src/srun/libsrun/opt.c). Half of the sites have `--hint=nomultithread` in their
+//! templates; the hint chooses no CPUs. A moved task keeps its hint: the step's masks, which bound
+//! the move, have one thread of each core.
 //!
-//! Variables on the node, with Slurm 22.05.8, 24.11.5 and 26.05.2
-//! (`tests/end_to_end/cases_hint.rs`).  On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
-//! and empty without one.
+//! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
+//! (`tests/end_to_end/cases_hint.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
+//! and empty without that option.
 //!
 //! ```text
 //! srun                                TYPE            other variables
@@ -23,24 +23,23 @@
 //! -B 2                                sockets         none
 //! ```
 //!
-//! After 22.05 these variables do not tell `--cpu-bind=threads --threads-per-core=1` from a hint,
-//! and `-B 2` looks like a choice.  Only srun has the command line: the plugin there sends
-//! [`VARIABLE`].
+//! After 22.05 `--cpu-bind=threads --threads-per-core=1` gives the variables of a hint, and `-B 2`
+//! looks like a choice. Only srun has the command line, so the plugin in srun sends [`VARIABLE`].
 
 use crate::topology::CpuSet;
 
-/// Set by the plugin in srun to one of the next three; removed in each task.
+/// The plugin in srun sets `chosen`, `implied` or `unnamed`; no task sees the variable.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// The user named a binding.
 pub const CHOSEN: &str = "chosen";
-/// The user named none, and srun derived one.
+/// The user named no binding; srun derived one.
 const IMPLIED: &str = "implied";
-/// The user named none, and the variables are another step's: an outer step's, or an earlier
-/// component's of a heterogeneous job, which srun leaves in its environment (src/srun/srun_job.c,
+/// The user named no binding. The variables come from an outer step, or from an earlier component
+/// of a heterogeneous job, since srun leaves them in its environment (src/srun/srun_job.c,
 /// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
 
-/// The type of binding: srun's in slurmstepd, slurmd's in a task.
+/// The type of binding: slurmstepd has srun's value, a task has slurmd's.
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
 /// The masks or CPUs of [`TYPE`].
 pub const LIST: &str = "SLURM_CPU_BIND_LIST";
@@ -48,7 +47,7 @@ pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 /// srun's input variable for `--cpu-bind`.
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
-/// The variables of [`chosen`], from srun; in a task slurmd has replaced them.
+/// The variables of [`chosen`]: slurmstepd has srun's values, a task has slurmd's.
 pub const READ: [&str; 6] = [
     TYPE,
     LIST,
@@ -58,7 +57,7 @@ pub const READ: [&str; 6] = [
     VARIABLE,
 ];
 
-/// The user's own [`TYPE`]; `None` without one.
+/// The [`TYPE`] that the user chose; `None` if unset, or derived by srun.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);
@@ -66,7 +65,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let of_hints: &[&str] = match how.as_str() {
         "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
-        // srun derives no list, mask, `none` or `ldoms`
+        // srun never derives maps, masks, `none` or `ldoms`
         _ => return Some(how),
     };
     let is_hint = match word.as_deref() {
@@ -77,7 +76,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     (!is_hint).then_some(how)
 }
 
-/// The masks of the step's tasks on this node, listed by slurmd in each task that it bound.
+/// The masks of all the step's tasks on this node: slurmd lists them in each task that it bound.
 pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     let how = read(TYPE).unwrap_or_default();
     let mask = |text: &str| match how {
@@ -86,15 +85,14 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
         _ => None,
     };
     let masks = read(LIST).unwrap_or_default().split(',').map(mask);
-    // one bad entry voids the list: it may be this task's
+    // a bad entry may be this task's, so it voids the list
     masks.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// [`VARIABLE`]'s value by srun's arguments and `SLURM_CPU_BIND`; `None` if the node's variables
 /// suffice.
 ///
-/// The program's arguments are taken for srun's: that may cost a move, but hides no choice of the
-/// user's.
+/// The program's arguments count as srun's: a false match costs a move, but hides no choice.
 pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
@@ -111,23 +109,23 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// True for srun's variable of a component's `--cpu-bind` that names a binding (src/srun/opt.c,
+/// True if srun's variable carries a component's `--cpu-bind` that names a binding (src/srun/opt.c,
 /// `_opt_env`).
 pub fn is_of_component(name: &str, value: &str) -> bool {
     let groups = ["SLURM_CPU_BIND_HET_GROUP_", "SLURM_CPU_BIND_PACK_GROUP_"];
     groups.iter().any(|group| name.starts_with(group)) && names_a_way(value)
 }
 
-/// True if the binding in srun's environment is an outer step's.
+/// True if the binding in srun's environment comes from an outer step.
 ///
-/// slurmd sets several variables in a task; an inner srun reads `SLURM_CPU_BIND` alone, and without
-/// it passes the others on (src/common/env.c, `setup_env`).  They are then no choice of the user's.
+/// slurmd sets several variables in a task; an inner srun reads only `SLURM_CPU_BIND`. If that is
+/// unset, srun passes the rest on (src/common/env.c, `setup_env`), though the user chose nothing.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
-/// Each argument with the text after its `=`, else the next argument.
+/// Pairs of name and value: of `--name=value`, else an argument and the next one.
 fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     (1..).zip(arguments).map(|(next, argument)| {
         let next = arguments.get(next).map_or("", String::as_str);
@@ -135,8 +133,7 @@ fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// True for `full` and its prefixes down to `least`, the shortest that getopt_long(3) takes for no
-/// other option.
+/// True for `full` and its prefixes down to `least`, the shortest that getopt_long(3) accepts.
 fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }

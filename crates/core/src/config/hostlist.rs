@@ -1,21 +1,21 @@
 //! Slurm's hostlist expressions, such as `gpu[001-128],login1`.
 //!
-//! Names are compared with ranges, so `n[0-4000000000]` costs as little as `n1`.  As in Slurm
-//! (src/common/hostlist.c), a range's numbers have at least the digits of its first.
+//! A match compares a name with ranges, so `n[0-4000000000]` costs as little as `n1`. As in Slurm
+//! (src/common/hostlist.c), a range pads numbers to the digits of the first: `n[08-10]` has `n08`.
 
 use crate::diagnostic::Shown;
 
-/// Digits of a number, at most: Slurm's have 64 bits.
+/// Limit on a number's digits, since Slurm's numbers have 64 bits.
 const MAX_DIGITS: usize = 18;
-/// Brackets in one name, at most; Slurm takes two.
+/// Limit on brackets in one name; Slurm takes two.
 const MAX_BRACKETS: usize = 4;
-/// Letters of a name outside of brackets, at most; Linux allows 64.
+/// Limit on letters outside brackets; Linux allows names of 64.
 const MAX_LETTERS: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(Vec<Vec<Piece>>);
 
-/// Letters, then a number of the ranges; only a name's end may lack ranges.
+/// Letters, then a number in `ranges`; without ranges, the end of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     letters: String,
@@ -26,12 +26,12 @@ struct Piece {
 struct Range {
     first: u64,
     last: u64,
-    /// digits, at least
+    /// minimum of digits
     width: usize,
 }
 
 impl HostList {
-    /// The error quotes the part that is wrong.
+    /// The error quotes the malformed part.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut is_open = false;
         let names = text.split(|letter| {
@@ -124,7 +124,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
     }
     let digits = name.bytes().take(MAX_DIGITS);
     let digits = digits.take_while(u8::is_ascii_digit).count();
-    // the rest may begin with digits too
+    // the next piece may begin with digits, as in `n[1-12]1`
     (1..=digits).any(|length| {
         let (number, after) = name.split_at(length);
         ranges.iter().any(|range| range.has(number)) && matches(rest, after)

@@ -1,4 +1,4 @@
-//! The settings of admin and user: one table of options, one grammar, three places.
+//! Settings of the admin (plugstack.conf, configuration file) and of the user (variable, option).
 
 pub mod components;
 pub mod conf;
@@ -16,9 +16,9 @@ pub use words::BadWord;
 
 use crate::wish::{Bind, Mem, Policy, Switch, Wish};
 
-/// The variable with the option's words.
+/// The user's variable; takes the option's words.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
-/// srun sets it for the nodes: it has told the user why the step is not placed.
+/// The plugin in srun sets this once it has printed why the step is not placed.
 pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";
 pub const OPTION: &str = "nic-placement";
 
@@ -26,8 +26,8 @@ impl Wish {
     /// Merges the admin's `default=`, the user's variable and the user's option; the last has
     /// precedence.
     ///
-    /// An option or variable asks for placement, unless a word says `off` or `observe`. `no-env=`
-    /// adds up until `no-env=none`. `bind=none` alone implies `mem=none`.
+    /// An option or variable asks for placement, unless a word says `off` or `observe`. Several
+    /// `no-env=` add up until `no-env=none`. `bind=none` without `mem=` implies `mem=none`.
     pub fn new(admin: Admin, environment: Option<&Words>, option: Option<&Words>) -> Wish {
         let mut all = Words::default();
         let (mut enabled, mut policy) = (false, Policy::default());
@@ -41,7 +41,7 @@ impl Wish {
                 Some(Switch::Off) => enabled = false,
                 Some(Switch::On(named)) => (enabled, policy) = (true, named),
                 None if words.observe => enabled = true,
-                // a request for placement ends `observe`
+                // the user's words end the admin's `observe`
                 None if by_user => (enabled, all.observe) = (true, false),
                 None => {}
             }
@@ -74,8 +74,8 @@ impl Wish {
     }
 }
 
-/// True if srun uses the variable instead of its sbatch's or salloc's option: it is valid, and
-/// differs from `before`, its value then.
+/// True if srun prefers the variable to the option of its sbatch or salloc: the value is valid and
+/// differs from `before`, the value at submission.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

@@ -11,8 +11,8 @@ pub struct Spec {
 
 /// The narrowest line of the configuration file that may have an argument.
 ///
-/// A step's partition is read from `SLURM_JOB_PARTITION`, which its user can change. So no line for
-/// a partition may hold a path that root opens, or a switch that a user must not get around.
+/// A user can change `SLURM_JOB_PARTITION`, the source of a step's partition. So only wider lines
+/// may hold paths that root opens, or switches that users must obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminLevel {
     Partition,
@@ -39,7 +39,7 @@ const fn of_nodes(name: &'static str, value: &'static str, help: &'static str) -
 }
 
 impl Spec {
-    /// `verbose`, `omp=on|off`
+    /// Such as `verbose` or `omp=on|off`.
     pub fn spelling(&self) -> String {
         match self.value {
             "" => self.name.to_string(),
@@ -47,7 +47,7 @@ impl Spec {
         }
     }
 
-    /// The help with the argument's limits.
+    /// The help, then the level's limit.
     pub fn sentence(&self) -> String {
         let limit = match self.level {
             AdminLevel::Partition => "",
@@ -232,8 +232,7 @@ pub const ARGUMENTS: &[Spec] = &[
     ),
 ];
 
-/// The end of a message about an unknown name: the nearest known name, and the command that lists
-/// all.
+/// The end of a message on an unknown name: the nearest name, then `lists`.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let names = table.iter().map(|spec| spec.name);
@@ -248,7 +247,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     format!("{meant} {lists}")
 }
 
-/// True if at most `edits` insertions, deletions or changes of a byte turn one into the other.
+/// True if at most `edits` insertions, deletions or changes of a byte make the texts equal.
 pub fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     match (one, other) {
         _ if one.len().abs_diff(other.len()) > edits => false,

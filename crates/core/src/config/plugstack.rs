@@ -1,8 +1,8 @@
-//! The admin's arguments, in plugstack.conf and in the configuration file.
+//! The admin's arguments, from plugstack.conf and the configuration file.
 //!
-//! Layers from far to near: plugstack.conf, then the file's lines for the cluster, for nodes, for
-//! partitions; the nearest has precedence. The file is nearer because it is the node's own: Slurm
-//! can hand one plugstack.conf to all nodes (slurm.conf(5), "Configless").
+//! Precedence, lowest first: plugstack.conf, then the file's lines for the cluster, nodes,
+//! partitions. The file overrides plugstack.conf since the file is the node's own: Slurm can send
+//! one plugstack.conf to all nodes (slurm.conf(5), "Configless").
 
 use super::conf::{Audience, Conf};
 use super::options::{self, ARGUMENTS, AdminLevel};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub struct PluginLine {
     /// file and line number
     pub place: String,
-    /// `required`, not `optional`
+    /// true for `required`, false for `optional`
     pub is_required: bool,
     pub path: PathBuf,
     pub arguments: Vec<String>,
@@ -41,21 +41,19 @@ impl PluginLine {
 
 const PLUGSTACK: &str = "plugstack.conf";
 
-/// One source of arguments during parsing.
+/// Parser state for one source of arguments.
 struct Layer {
     level: AdminLevel,
-    /// `default=` of the layers before
+    /// `default=` of lower layers
     default: Words,
-    /// lists, sources and variables of this layer: the first naming replaces those of earlier
-    /// layers
+    /// lists, sources and variables that this layer has set
     named: BTreeSet<String>,
-    /// unknown arguments and words
+    /// count of unknown arguments and words
     unknown: usize,
 }
 
 impl Layer {
-    /// Suggestions for unknown words, at most: another program's file has thousands, and each step
-    /// reads it.
+    /// Limit on suggestions: every step parses the file, and a wrong file has thousands of words.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -67,7 +65,7 @@ impl Layer {
         }
     }
 
-    /// Calls `why`, which searches for a suggestion, for the first few.
+    /// `why()`, with a suggestion, for the first [`Layer::MOST_LOOKED_UP`] calls; then `short`.
     fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
         self.unknown += 1;
         if self.unknown > Layer::MOST_LOOKED_UP {
@@ -77,14 +75,14 @@ impl Layer {
         }
     }
 
-    /// True for the first `what` in this layer.
+    /// True if this layer has not named `what` before.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
 }
 
 impl Admin {
-    /// Parses the arguments. A diagnostic refuses one that is not understood: no step is placed.
+    /// Parses plugstack.conf's arguments. A malformed argument's diagnostic refuses every step.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments = arguments
@@ -111,7 +109,7 @@ impl Admin {
         Audience::ALL.into_iter().flat_map(of_audience).collect()
     }
 
-    /// Parses arguments with their places, and returns the faults.
+    /// Parses `(place, argument)` pairs, and returns the faults.
     pub fn take_layer<'a>(
         &mut self,
         level: AdminLevel,
@@ -135,7 +133,7 @@ impl Admin {
         findings.into_iter().map(|(_, found)| found).collect()
     }
 
-    /// True if the admin's `fabric=` needs this argument, which is doubtful elsewhere.
+    /// True if `fabric=` justifies this argument, which is doubtful without it.
     fn suits_the_fabric(&self, argument: &str) -> bool {
         match self.fabric {
             Fabric::IsolatedRails => argument == "set=NCCL_CROSS_NIC=0",
@@ -144,7 +142,7 @@ impl Admin {
         }
     }
 
-    /// Parses one more argument, from the tool's option of that name.
+    /// Parses an argument that the tool has as an option.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
         // continue the lists of earlier arguments
@@ -159,7 +157,7 @@ impl Admin {
             .map(|doubt| about(PLUGSTACK, argument, doubt)))
     }
 
-    /// Parses one argument. `Ok` may hold a doubt about it, `Err` the reason to refuse it.
+    /// `Ok` may hold a warning, `Err` the reason to refuse the argument.
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
@@ -193,7 +191,7 @@ impl Admin {
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => self.rollout = Rollout::parse(value)?,
-            // no later layer enables again
+            // a later layer cannot undo `disable`
             "disable" => self.disabled |= switch.unwrap_or(true),
             "conf" | "node-file" if !value.starts_with('/') => {
                 return Err("expected a path that begins with `/`".into());
@@ -228,7 +226,7 @@ impl Admin {
                     "machine" => NodeSource::Machine,
                     _ => NodeSource::Sysfs,
                 }(value.to_string());
-                // the same line may stand there twice
+                // a repeated source is no conflict
                 if !layer.begins("source") && self.source != source {
                     return Err("only one of `topology=`, `machine=` and `sysfs=` can hold".into());
                 }
@@ -238,7 +236,7 @@ impl Admin {
         Ok(None)
     }
 
-    /// `set=A=1;B=2`.
+    /// Parses `A=1;B=2`.
     fn set_all(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (mut refused, mut doubts) = (Vec::new(), Vec::new());
         for one in assignments(text) {
@@ -332,13 +330,12 @@ fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
     Diagnostic::new(format!("{place}: {shown}"), finding)
 }
 
-/// Variables of `set=`, at most: each costs every task time.
+/// Limit on variables of `set=`: each variable costs time in every task.
 const MAX_TEMPLATES: usize = 32;
 
-/// A day, in seconds.
 const MAX_CACHE: u64 = 24 * 3600;
 
-/// NICs of one list, at most: every step compares each with all NICs of the node.
+/// Limit on NICs in one list: every step compares each with all NICs of the node.
 const MAX_PATTERNS: usize = 256;
 
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {

@@ -2,8 +2,8 @@
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source.  Programs do not
-    /// export the version number.
+    /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source. Programs do not export
+    /// the version number.
     pub api: i64,
     /// the year
     pub major: u32,
@@ -12,8 +12,8 @@ pub struct Release {
 }
 
 impl Release {
-    /// The `plugin_version` that it accepts: `SLURM_VERSION_NUM` of slurm/slurm.h without the last
-    /// part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
+    /// The `plugin_version` that this release accepts: `SLURM_VERSION_NUM` (slurm/slurm.h) without
+    /// its last part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
     pub fn stamp(&self) -> u32 {
         self.major << 16 | self.minor << 8
     }

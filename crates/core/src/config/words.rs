@@ -13,9 +13,9 @@ const MAX_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
-    /// not in the option table; suggestions are searched only for a message
+    /// not in the option table; `Display` adds a suggestion
     Unknown(String),
-    /// any other message
+    /// the whole message
     Misplaced(String),
 }
 
@@ -40,8 +40,8 @@ fn not_both(first: &str, second: &str) -> BadWord {
 }
 
 impl Words {
-    /// Parses words separated by commas. Slurm passes an option without an argument as NULL, as
-    /// empty text, or in steps of a batch job as `(null)` (spank.c, `_option_setenv`).
+    /// Parses comma-separated words. Slurm passes an option without an argument as NULL, as empty
+    /// text, or in steps of a batch job as `(null)` (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
         let mut words = Words::default();
         let text = if text == "(null)" { "" } else { text };
@@ -63,12 +63,12 @@ impl Words {
         Ok(words)
     }
 
-    /// Merges these words with nearer ones, which have precedence.
+    /// Merges with `nearer`, which has precedence.
     #[must_use]
     pub fn overlaid(&self, nearer: &Words) -> Words {
         let (policy, observe) = match (nearer.policy, nearer.observe) {
             (None, false) => (self.policy, self.observe),
-            // `observe` ends `off`
+            // a nearer `observe` ends `off`
             (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
             said => said,
         };
@@ -93,7 +93,7 @@ impl Words {
         }
     }
 
-    /// In `env=ucx,nccl` the second word extends the open `list` if it can.
+    /// Parses a word: in `env=ucx,nccl` the word `nccl` extends the open `list`, `env`.
     fn take(&mut self, word: &str, list: &mut Option<&'static str>) -> Result<(), BadWord> {
         if !word.contains('=') && list.is_some_and(|list| self.extend_list(list, word).is_ok()) {
             return Ok(());
@@ -210,7 +210,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
         .map(|(_, meaning)| *meaning)
 }
 
-/// Accepts a word of `table`, unless another word of it was there before.
+/// Stores the word's meaning if `table` has the word; fails after another word of `table`.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],
@@ -237,7 +237,7 @@ fn nics_per_task(value: &str) -> Option<NicsEach> {
         .map(NicsEach::Number)
 }
 
-/// Short, and without characters that move a terminal's cursor.
+/// The text, shortened and without characters that move a terminal's cursor.
 fn shown(text: &str) -> String {
     Shown::word(text, 40).to_string()
 }

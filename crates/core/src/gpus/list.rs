@@ -4,13 +4,13 @@ use super::add;
 use crate::order;
 use crate::topology::{GpuIndex, Topology};
 
-/// NVIDIA's list; HIP reads it after its own.
+/// NVIDIA's list; HIP reads it if [`HIP`] is empty.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
-/// `PCI_BUS_ID`, or fastest first.
+/// `PCI_BUS_ID`; by default CUDA lists the fastest GPU first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
-/// AMD's list for HIP programs, which counts the GPUs that [`ROCR`] leaves.
+/// AMD's list for HIP programs; its numbers count [`ROCR`]'s GPUs.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
 /// Intel's numbers count cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
@@ -20,15 +20,15 @@ pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 pub(super) struct Listed {
     /// each once, in the list's order
     pub gpus: Vec<GpuIndex>,
-    /// true if a UUID named one of them
+    /// true if a UUID named a GPU
     pub by_uuid: bool,
-    /// UUIDs that the node does not list but that may be a GPU's
+    /// UUIDs unknown on the node that a GPU may have
     pub unknown: Vec<String>,
-    /// true if the list ended at a number that is too high
+    /// true if a too high number ended the list
     pub out_of_range: bool,
 }
 
-/// A list's entries, at most 256: runtimes stop at the number of devices.
+/// The first 256 entries: runtimes stop at the number of devices.
 pub(crate) fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').take(256)
 }
@@ -51,8 +51,8 @@ pub(super) fn cuda(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed 
     listed
 }
 
-/// The GPU of `GPU-<uuid>`, or of `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42.  CUDA
-/// takes the first digits if they are one GPU's alone.
+/// The GPU of `GPU-<uuid>` or, before driver 470.42, of `MIG-GPU-<uuid>/<gi>/<ci>`. CUDA accepts a
+/// UUID's prefix if only one GPU has it.
 pub(super) fn by_uuid(node: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
     let uuid = gpu_uuid(entry)?;
     let known = |gpu: GpuIndex| node.gpu(gpu).uuid.as_deref();
@@ -68,8 +68,8 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
         .filter(|uuid| uuid.starts_with("GPU-"))
 }
 
-/// True for a UUID, or first digits of one, that the node does not list but that may be a GPU's.
-/// The driver prints a GPU's UUID once it has started the GPU, and a MIG instance's never.
+/// True for a UUID or prefix that may belong to an unlisted GPU or MIG instance. NVIDIA's driver
+/// prints a GPU's UUID once the GPU has started, and never a MIG instance's.
 fn is_unknown(node: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = || visible.iter().map(|&gpu| node.gpu(gpu).uuid.as_deref());
@@ -90,8 +90,8 @@ fn starts_with(text: &str, prefix: &str) -> bool {
 }
 
 /// ROCm's list for all programs, up to the first invalid or repeated entry (ROCR-Runtime,
-/// src/core/runtime/amd_filter_device.cpp): UUIDs in either case with at least one digit, and
-/// strtol(3)'s numbers.
+/// src/core/runtime/amd_filter_device.cpp). Entries are strtol(3)'s numbers, or UUIDs in either
+/// case with at least one digit.
 pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
@@ -110,7 +110,7 @@ pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed 
     listed
 }
 
-/// The number in the whole text, as strtol(3) reads it with base 0: `7`, `0x7`, `07`.
+/// The text as strtol(3)'s number with base 0: `7`, `0X7`, `07`.
 fn strtol(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     match digits.strip_prefix("0X") {
@@ -120,8 +120,8 @@ fn strtol(text: &str) -> Option<usize> {
     }
 }
 
-/// ROCm's list for HIP programs: decimal numbers up to the first other entry; newer releases take
-/// UUIDs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
+/// ROCm's list for HIP programs, up to the first invalid entry: decimal numbers, in newer releases
+/// also UUIDs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub(super) fn hip(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text) {
@@ -141,8 +141,8 @@ pub(super) fn hip(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     listed
 }
 
-/// True if a mask counts stacks: Level Zero's `FLAT` and `COMBINED`, the default if GPUs have
-/// several.  A dot shows that it was written for cards.
+/// True if Level Zero's mask counts stacks: with `FLAT` and `COMBINED`. Without a hierarchy, GPUs
+/// with several stacks imply `FLAT`, but a dot in the mask (`0.1`) implies cards.
 pub(super) fn is_flat(
     node: &Topology,
     mask: &str,
@@ -156,8 +156,9 @@ pub(super) fn is_flat(
     }
 }
 
-/// Level Zero's mask: a set of devices, in their own order, without invalid entries
-/// (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp).
+/// The GPUs of Level Zero's mask. The mask is a set, so GPUs keep the devices' order; Level Zero
+/// skips invalid entries (intel/compute-runtime,
+/// shared/source/execution_environment/execution_environment.cpp).
 pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Listed {
     let mut devices = Vec::new();
     for &gpu in visible {
@@ -177,7 +178,7 @@ pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[Gpu
         let Some(stack) = stack else {
             return Some(gpu);
         };
-        // `0.1.2`, a part of a stack, is the card's too
+        // `0.1.2` is a part of card 0's stack 1
         let stack: u32 = stack.split('.').next()?.parse().ok()?;
         let is_there = !flat && stacks(node, gpu).is_none_or(|stacks| stack < stacks);
         is_there.then_some(gpu)
@@ -191,7 +192,7 @@ pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[Gpu
     }
 }
 
-/// An Intel GPU's stacks, if several: two of the Data Center GPU Max 1550 and 1350
+/// 2 for Intel's Data Center GPU Max 1550 and 1350, which have two stacks; else `None`
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
 fn stacks(node: &Topology, gpu: GpuIndex) -> Option<u32> {
     match node.pci.get(node.gpu(gpu).address)?.device? {

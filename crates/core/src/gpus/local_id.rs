@@ -1,9 +1,8 @@
-//! `gpu=local-id`: the user's promise that each task uses the GPU of its local id, though it sees
+//! `gpu=local-id`: the user promises that each task uses the GPU of its local id, though it sees
 //! more.
 //!
-//! Programs that choose by `SLURM_LOCALID` do, such as those of PyTorch's and DeepSpeed's
-//! launchers: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence
-//! contradicts is not used.
+//! Programs that choose by `SLURM_LOCALID`, such as PyTorch's and DeepSpeed's launchers, keep the
+//! promise: task k takes GPU k, even if GPUs outnumber tasks. Contrary evidence voids the promise.
 
 use super::list::CUDA_ORDER;
 use super::{of_the_step, unequal};
@@ -11,8 +10,8 @@ use crate::order;
 use crate::step::{GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
-/// The GPUs of the step's tasks on this node, by local id, as `gpu=local-id` promises; the error
-/// says why that cannot be.  `gpus` are those that this task sees.
+/// The GPUs for the step's tasks on this node, by local id; the error names evidence against the
+/// promise. This task sees `gpus`.
 pub fn by_local_id(
     node: &Topology,
     step: &Step,
@@ -27,9 +26,8 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task that sees as many GPUs as the step has sees all of them.  Indices cannot be compared:
-    // with `AutoDetect=nvml` positions in `SLURM_STEP_GPUS` are in PCI order, which may differ from
-    // that of the device files
+    // a task that sees as many GPUs as the step has sees all. Indices may differ: with
+    // `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, unlike the device files' numbers
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();
     if has > 0 && sees != has {
@@ -49,7 +47,7 @@ pub fn by_local_id(
     }
 }
 
-/// The reason if numbers do not tell these GPUs apart.
+/// The reason if a number may not identify one of these GPUs.
 pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<&'static str> {
     let all = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));

@@ -2,22 +2,21 @@
 //!
 //! Evidence for each vendor's GPUs, in order:
 //!
-//! 1. If a device cgroup (`ConstrainDevices`) denies the task one GPU, runtimes count only those
-//!    that it may open.
+//! 1. If a device cgroup (`ConstrainDevices`) denies the task a GPU, runtimes count only the GPUs
+//!    that the task may open.
 //! 2. The vendor's variables name GPUs among these (`list`): by UUID, or by position in the
 //!    runtime's order (PCI; AMD: the compute driver's).
-//! 3. A name that is not known (`MIG-<uuid>`, another UUID) is the one GPU that it can mean; else,
-//!    under 1, all that the task may open; else none: a wrong guess would move traffic to a far
-//!    NIC.
-//! 4. Without a variable, under 1: all that the task may open.
-//! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets the variables, this one
-//!    too.
+//! 3. An unknown name (`MIG-<uuid>`, another UUID) means the only possible GPU; else, if the cgroup
+//!    denies a GPU, all that the task may open; else none, since a wrong guess would move traffic
+//!    to a far NIC.
+//! 4. Without a variable, if the cgroup denies a GPU: all that the task may open.
+//! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets this and the variables.
 //! 6. Else none.
 //!
 //! Slurm's per-task numbers do not count: under `ConstrainDevices` every task reports the step's
-//! first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c).  Nor does `SLURM_JOB_GPUS`,
-//! which sruns on all nodes inherit from the batch script.  Shards and MPS set the variables of
-//! whole GPUs, which several tasks then share.
+//! first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c). `SLURM_JOB_GPUS` does not
+//! count, since sruns on all nodes inherit it from the batch script. Shards and MPS set the
+//! variables of whole GPUs, which several tasks then share.
 
 mod list;
 mod local_id;
@@ -34,8 +33,8 @@ use crate::topology::GpuVendor::{self, Amd, Intel, Nvidia};
 use crate::topology::{GpuIndex, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 
-/// Variables of a task that are read.  `GPU_DEVICE_ORDINAL`, which Slurm sets too, is OpenCL's
-/// alone (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
+/// The task's variables that name GPUs. Slurm also sets `GPU_DEVICE_ORDINAL`, which only OpenCL
+/// reads (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
@@ -56,20 +55,20 @@ fn in_runtime_order(node: &Topology, gpus: &mut [GpuIndex]) {
     });
 }
 
-/// The node's GPUs as far as a process may see them.
+/// The node's GPUs, with one process's variables and device permissions.
 pub struct Sight<'a> {
     pub node: &'a Topology,
     pub grant: &'a GpuGrant,
 }
 
 impl Sight<'_> {
-    /// The GPUs by the vendors' variables, else by denied devices; `None` without either.
+    /// The GPUs of the vendors' variables; else, if some GPU is denied, all that the task may open.
     pub fn gpus(&self) -> Option<TaskGpus> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
         let listed: Vec<TaskGpus> = listed.collect();
         if let Some(first) = listed.first() {
-            // the reason is that of the first list that names a GPU
+            // the first list that names a GPU gives the reason
             let with_gpus = listed.iter().find(|of| !of.own.is_empty());
             let reason = with_gpus.unwrap_or(first).reason.clone();
             let gpus = listed.into_iter().flat_map(|of| of.own).collect();
@@ -85,17 +84,18 @@ impl Sight<'_> {
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// Another vendor's display adapter may be denied to all tasks.
+    /// True if the task may not open some GPU of this vendor. Another vendor does not count: Slurm
+    /// may deny its display adapter to all tasks.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let mut access = self.node.gpus.iter().zip(&self.grant.access);
         access.any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
     }
 
-    /// The vendor's GPUs that exist for the task, in the runtime's order.
+    /// The vendor's GPUs that the task may open, in the runtime's order.
     pub fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.node, vendor);
-        // without a denial, a GPU whose device node was not found counts too
+        // if the task may open all, a GPU without a known device node counts too
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
         in_runtime_order(self.node, &mut gpus);
         gpus
@@ -110,7 +110,7 @@ impl Sight<'_> {
         match vendor {
             Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             Amd => self.rocm(),
-            // Level Zero takes these for no mask
+            // Level Zero ignores an empty mask and `default`
             Intel => self
                 .variable(ZE)
                 .filter(|mask| !matches!(*mask, "" | "default"))
@@ -136,8 +136,7 @@ impl Sight<'_> {
         gpus
     }
 
-    /// The GPUs of a list with UUIDs unknown on the node; a MIG instance's is known to the driver's
-    /// library only.
+    /// The GPUs of a list with UUIDs unknown on the node; only NVIDIA's library knows MIG UUIDs.
     fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> TaskGpus {
         let is_cut = |gpu: &GpuIndex| self.node.gpu(*gpu).mig_instances.is_some();
         let some_cut = visible.iter().any(is_cut);
@@ -177,10 +176,10 @@ impl Sight<'_> {
         TaskGpus::new(gpus, reasons.join("; "))
     }
 
-    /// Every program reads ROCR_VISIBLE_DEVICES; HIP programs count the GPUs that it leaves.
+    /// All programs read `ROCR_VISIBLE_DEVICES`; HIP's list counts among its GPUs.
     fn rocm(&self) -> Option<TaskGpus> {
         let visible = self.visible(Amd);
-        // HIP reads the first that is not empty; beside NVIDIA's GPUs the second is theirs
+        // HIP reads the first non-empty list; if the node has NVIDIA GPUs, CUDA's list is for them
         let has_nvidia = self.vendors().contains(&Nvidia);
         let names = [HIP, CUDA].into_iter().take(if has_nvidia { 1 } else { 2 });
         let mut lists = names.filter_map(|name| Some((name, self.variable(name)?)));
@@ -198,7 +197,7 @@ impl Sight<'_> {
         };
         let listed = list::hip(self.node, text, &rocr.own);
         if listed.gpus.is_empty() && listed.out_of_range && !rocr.own.is_empty() {
-            // Slurm without AutoDetect lists node-wide numbers in both
+            // without `AutoDetect`, Slurm writes node-wide numbers into both lists
             rocr.reason.push_str(&format!(
                 "; `{name}={}` counts among these and names none: a HIP program sees no GPU",
                 shown(text)
@@ -281,13 +280,14 @@ fn counts_mig(node: &Topology) -> bool {
     node.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
 }
 
-/// The GPUs of all tasks of the step on this node, by `SLURM_STEP_GPUS`: positions in Slurm's list
-/// of the node's GPUs, or UUIDs if the site chose so.
+/// The step's GPUs on this node, by `SLURM_STEP_GPUS`: positions in Slurm's list of the node's
+/// GPUs, or UUIDs if the site chose so.
 ///
-/// That list is in the order of `File=` in gres.conf or, with `AutoDetect=nvidia`, of the files'
-/// numbers, which we assume (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with
-/// `AutoDetect=nvml` in PCI order, which the driver's numbers need not follow.  Positions are not
-/// files' numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a gap.
+/// We assume that Slurm lists GPUs by their device files' numbers, as with `AutoDetect=nvidia`.
+/// Else Slurm has the order of `File=` in gres.conf (Slurm's src/plugins/gres/gpu/gres_gpu.c,
+/// gpu_nvidia.c), with `AutoDetect=nvml` PCI order, which the driver's numbers need not follow.
+/// Positions are not file numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a
+/// gap.
 pub fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(node);
     let mut gpus = Vec::new();
@@ -299,8 +299,8 @@ pub fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     gpus
 }
 
-/// As [`of_the_step`], in both orders that Slurm's list may have: of the device files and of the
-/// PCI addresses.  `None` if an entry names no GPU or counts MIG instances.
+/// The step's GPUs by device file order, and by PCI order: Slurm's list may have either. `None` if
+/// an entry names no GPU or counts MIG instances.
 pub(crate) fn step_orders(node: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
     let list = step.gpus.as_deref().filter(|_| !counts_mig(node))?;
     let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
@@ -310,7 +310,7 @@ pub(crate) fn step_orders(node: &Topology, step: &Step) -> Option<[Vec<GpuIndex>
     Some([by(by_file(node))?, by(node.gpu_indices().collect())?])
 }
 
-/// The GPU of an entry of `SLURM_STEP_GPUS`, if Slurm's list is in this order.
+/// The GPU of a `SLURM_STEP_GPUS` entry; `order` is Slurm's list.
 fn of_entry(node: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuIndex> {
     match entry.trim().parse::<usize>() {
         Ok(place) => order.get(place).copied(),
@@ -323,7 +323,7 @@ pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
 
-/// GPUs in the order of their device files' numbers; in PCI order if one is unknown.
+/// GPUs in the order of their device files' numbers; in PCI order if a number is unknown.
 pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = node.gpu_indices().collect();
     if node.gpus.iter().all(|gpu| gpu.minor.is_some()) {
@@ -332,7 +332,7 @@ pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     by_file
 }
 
-/// The kinds of GPUs if they differ: CUDA's default is fastest first.
+/// The kinds of GPUs if they differ, since CUDA by default lists the fastest first.
 pub fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));

@@ -1,11 +1,10 @@
-//! Cray MPICH on Slingshot: `MPICH_OFI_NIC_POLICY=GPU` in every task; a rank then takes the NIC
-//! nearest to its GPU.
+//! Cray MPICH on Slingshot: with `MPICH_OFI_NIC_POLICY=GPU` a rank takes the NIC nearest to its
+//! GPU.
 //!
-//! The default, `BLOCK`, goes by rank, which is wrong for most ranks if NICs hang off the GPUs
-//! (HPE's man page intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU
-//! memory.  MPI_Init looks up the current GPU (pmodels/mpich issue 7951) among the devices that
-//! libfabric shows, so `GPU` does not go with a task's own `FI_CXI_DEVICE_NAME`.
-//! `SHMEM_OFI_NIC_POLICY` has no `GPU`.
+//! The default, `BLOCK`, assigns NICs by rank, wrong for most ranks if NICs hang off the GPUs
+//! (HPE's man page intro_mpi; OLCF's guide to Crusher). `GPU` needs an MPI that handles GPU memory.
+//! MPI_Init looks up the current GPU (pmodels/mpich issue 7951) among libfabric's devices, so `GPU`
+//! conflicts with a task's own `FI_CXI_DEVICE_NAME`. `SHMEM_OFI_NIC_POLICY` has no `GPU`.
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
 use super::{Answer, Library, Query};
@@ -25,7 +24,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// No answer without Slingshot NICs or GPUs.
+/// `None` without Slingshot NICs or without GPUs.
 fn nic_policy(query: &Query) -> Option<Answer> {
     let slingshot = || query.nics_of(NicKind::Slingshot);
     if slingshot().next().is_none() || query.node.gpus.is_empty() {

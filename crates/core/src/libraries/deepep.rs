@@ -1,6 +1,6 @@
-//! DeepEP: `EP_NIC_NAME`, the NIC whose rate it takes for the rate of all.
+//! DeepEP: `EP_NIC_NAME`, the NIC whose rate DeepEP takes for all NICs.
 //!
-//! By default it asks ibstat for `mlx5_0`, which may be a storage NIC or none
+//! By default DeepEP asks ibstat for `mlx5_0`, which may be a storage NIC or missing
 //! (deep_ep/utils/envs.py `get_rdma_gbs`).
 
 use super::{Answer, Library, Query, has_gpu_of, nccl, ours};
@@ -18,7 +18,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// No answer if the default is right, or DeepEP cannot run: it needs NVIDIA's GPUs and verbs.
+/// `None` if `mlx5_0` is a rail, or without NVIDIA's GPUs and verbs NICs, which DeepEP needs.
 fn nic_name(query: &Query) -> Option<Answer> {
     let rails = &query.map.rails;
     let first = rails.first()?;

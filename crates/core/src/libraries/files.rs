@@ -1,4 +1,4 @@
-//! Configuration files of libraries: a variable that a file sets is left to the file.
+//! Configuration files of libraries. If a file sets a variable, we leave it unset.
 
 use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;
@@ -11,23 +11,22 @@ pub struct Files {
     pub of_site: fn(&Topology) -> &'static [&'static str],
     pub of_user: fn(&Topology, &Evidence) -> Vec<String>,
     pub lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
-    /// true if a name's last line counts, false if its first does
+    /// true if a name's last line counts, else the first
     pub last_counts: bool,
     /// true if the files overrule the environment
     pub beat_environment: bool,
     pub variables: &'static [&'static str],
-    /// if a file sets one of these, none of `variables` is set
+    /// if a file sets one of these, we set none of `variables`
     pub rivals: &'static [&'static str],
-    /// false if the files cannot change a value; the last argument is true if the node may get a
-    /// list of NICs
+    /// false if no file can change a value; the `bool`: the node may get a list of NICs
     pub matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
 pub struct Line<'t> {
     pub name: &'t str,
-    /// `None` if it exceeds the library's buffer
+    /// `None` if the line exceeds the library's buffer
     pub value: Option<&'t str>,
-    /// true if its section is for this machine; `None` if unknown
+    /// true if the section is for this machine; `None` if unknown
     pub holds: Option<bool>,
 }
 
@@ -36,13 +35,13 @@ pub struct Line<'t> {
 pub(super) struct Claimed {
     /// the reason not to set the variable
     pub why: String,
-    /// the value, if this machine is known to use it
+    /// the file's value, if this machine certainly uses it
     pub value: Option<String>,
-    /// true if weaker files no longer count
+    /// true if weaker files do not count
     decides: bool,
 }
 
-/// The first claim that decides, else the first; claims come strongest first.
+/// The first claim with `decides`, else the first; claims come strongest first.
 pub fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
     let claims: Vec<Claimed> = claims.into_iter().flatten().collect();
     let decider = claims.iter().position(|claim| claim.decides);
@@ -82,7 +81,7 @@ impl Files {
         } else {
             own.next()
         };
-        // a person reads ` NAME=value` as this name
+        // users mean NAME by ` NAME=value`; the library may not
         let seems_to_set = |line: &str| {
             line.split_once('=')
                 .is_some_and(|(seen, _)| seen.trim() == name)
@@ -92,7 +91,7 @@ impl Files {
         let why = if let Some(why) = found.unanswered {
             format!("may set it: {why}")
         } else if let Some(line) = line {
-            // a later line may be unread
+            // the unread rest of a cut file may set the name again
             let is_last = !(found.is_cut && self.last_counts);
             value = line.value.filter(|_| line.holds.is_some() && is_last);
             match line.holds {
@@ -120,7 +119,7 @@ impl Files {
     }
 }
 
-/// The lines with a name and a value; a line of `buffer` bytes or more is read in pieces.
+/// The lines with a name. Libraries read a line of `buffer` bytes or more in pieces: no value.
 pub fn pairs<'t>(
     text: &'t str,
     buffer: usize,
@@ -137,14 +136,13 @@ pub fn pairs<'t>(
     text.lines().filter_map(line).collect()
 }
 
-/// The home, if it is not known.
+/// An unknown home.
 pub const UNKNOWN_HOME: &str = "~";
 
-/// The byte order mark, which some editors write; libraries that do not skip it add it to the first
-/// name.
+/// The byte order mark of some editors; some libraries take it for a part of the first name.
 pub const MARK: char = '\u{feff}';
 
-/// The text before white space and the comment's character.
+/// The text before a comment character that follows white space.
 pub fn before_comment(text: &str, comment: char) -> &str {
     let mut parts = text.match_indices(comment).map(|(at, _)| &text[..at]);
     parts

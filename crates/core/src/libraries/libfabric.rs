@@ -1,15 +1,15 @@
 //! `env=default+libfabric`: the task's device for libfabric's cxi and verbs providers.
 //!
-//! `FI_CXI_DEVICE_NAME` lists names from `cxi0` to `cxi99`, and is ignored if one is wrong
-//! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`).  It admits every device whose name
-//! is a part of the value: `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
+//! `FI_CXI_DEVICE_NAME` lists names from `cxi0` to `cxi99`. One wrong name voids the list
+//! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`). The provider searches a device's
+//! name in the whole value, so `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
 //!
-//! `FI_VERBS_DEVICE_NAME` is the prefix of one name, in any case (prov/verbs/src/verbs_info.c
-//! `vrb_init_info`).  For MPI's type of endpoint the provider skips devices whose interface has no
+//! `FI_VERBS_DEVICE_NAME` is one name's prefix, in any case (prov/verbs/src/verbs_info.c
+//! `vrb_init_info`). For MPI's type of endpoint the provider skips devices whose interface has no
 //! IP address (`vrb_device_has_ipoib_addr`), or is not in `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
-//! A device per task suits an MPI that opens one per process; not NCCL's plug-in, which counts the
-//! devices of all ranks, nor Cray MPICH's own policy.
+//! A device per task suits an MPI that opens one per process. NCCL's plug-in counts the devices of
+//! all ranks, and Cray MPICH has a policy: a device per task suits neither.
 
 use super::{Answer, Library, Present, Query, marked, works};
 use super::{files::non_empty, uniform::names_of};
@@ -36,8 +36,8 @@ pub const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 pub const PROVIDER: &str = "FI_PROVIDER";
 
-/// True if `FI_PROVIDER` admits this core provider.  Names match whole, in any case, with blanks;
-/// of `verbs;ofi_rxm` the first part counts; `^` excludes all names (libfabric 2.5.1: src/fabric.c
+/// True if `FI_PROVIDER` admits the core provider. Names match whole, in any case, with blanks;
+/// `verbs;ofi_rxm` means `verbs`; `^` excludes all names (libfabric 2.5.1: src/fabric.c
 /// `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
@@ -50,7 +50,7 @@ pub fn admits_provider(filter: &str, provider: &str) -> bool {
 
 pub(super) struct Nearest {
     pub nic: NicIndex,
-    /// earlier GPUs with the same nearest NICs
+    /// count of earlier GPUs with the same nearest NICs
     pub turn: usize,
     /// true if no other NIC is as near
     pub alone: bool,
@@ -58,7 +58,7 @@ pub(super) struct Nearest {
     pub leads_astray: bool,
 }
 
-/// Each GPU's nearest usable NIC; GPUs take equally near ones in turn.
+/// Each GPU's nearest usable NIC; GPUs with the same nearest NICs take turns.
 pub fn nearest(node: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Option<Nearest>> {
     let works = |nic: &Nic| nic.kind == kind && nic.ports.iter().any(works);
     let mut earlier: Vec<Vec<NicIndex>> = Vec::new();
@@ -83,8 +83,8 @@ pub fn nearest(node: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Optio
     node.gpus.iter().map(of).collect()
 }
 
-/// The nearest NIC that all GPUs of the task share: a library may take GPU 0's before the program
-/// chooses its GPU.
+/// The NIC nearest to every GPU of the task, since a library may take GPU 0's NIC before the
+/// program chooses its GPU.
 pub fn of_all<'p>(
     query: &Query,
     nearest: &'p [Option<Nearest>],
@@ -107,13 +107,13 @@ pub fn of_all<'p>(
     }))
 }
 
-/// True for the step's devices, which are all if Slurm lists none.
+/// True for the step's devices: all, unless Slurm lists some.
 pub fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
     let step = non_empty(present, STEP_DEVICES);
     move |name| step.is_none_or(|list| list.split(',').any(|listed| listed == name))
 }
 
-/// No answer if the node has no Slingshot NIC.
+/// `None` without Slingshot NICs.
 fn cxi_device(query: &Query) -> Option<Answer> {
     let slingshot = || query.nics_of(NicKind::Slingshot);
     slingshot().next()?;
@@ -142,7 +142,7 @@ fn cxi_device(query: &Query) -> Option<Answer> {
 const ISOLATED: &str = "the fabric's rails are isolated, so no task may be held to its own";
 const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 
-/// No answer if the node has no verbs device.
+/// `None` without verbs NICs.
 fn verbs_device(query: &Query) -> Option<Answer> {
     let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;

@@ -1,9 +1,8 @@
-//! Variables of communication libraries: each library is a row of [`LIBRARIES`], in a file of its
-//! own or in [`recipes`].
+//! Variables of communication libraries. Each library is a row of [`LIBRARIES`], from its own file
+//! or from [`recipes`].
 //!
-//! A different `NCCL_IB_HCA` for each task would cost NCCL seven eighths of its bandwidth, by its
-//! own graph search.  MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx`
-//! provider).
+//! Different `NCCL_IB_HCA` in tasks would cost NCCL seven eighths of its bandwidth, as its graph
+//! search shows. MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx` provider).
 
 mod cray_mpich;
 mod deepep;
@@ -38,7 +37,7 @@ use std::collections::BTreeMap;
 use template::Facts;
 use wanted::Fabric;
 
-/// In the order of reports.
+/// Reports have this order.
 const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
@@ -62,22 +61,22 @@ const LIBRARIES: [&Library; 18] = [
 
 struct Library {
     name: &'static str,
-    /// its word in `env=`; empty without one
+    /// the library's word in `env=`, or empty
     word: &'static str,
-    /// a second word in `env=`, which implies `word`; empty without one
+    /// a second word in `env=` that implies `word`, or empty
     word_for_more: &'static str,
     /// true if set without `env=`
     by_default: bool,
     variables: &'static [(&'static str, Answering)],
-    /// a variable that `env=` allows too if it names the first one
+    /// set too if `env=` names the first variable
     companion: Option<&'static str>,
-    /// a variable that is never set, only reported with a reason
+    /// a variable that we report with a reason, and never set
     never: Option<(&'static str, Answering)>,
     /// other variables on which the values depend
     evidence: &'static [&'static str],
     files: Option<&'static Files>,
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// names or `PREFIX*` of variables that no topology decides: `set=` warns of them
+    /// names and `PREFIX*` that do not follow from a topology: `set=` warns
     doubtful: &'static str,
     /// names and `PREFIX*`: must be equal in all tasks of a node
     uniform: &'static str,
@@ -100,10 +99,10 @@ impl Library {
     };
 }
 
-/// Returns a value or the reason for none; `None` if the variable makes no sense on the node.
+/// Returns a value or the reason for none; `None` if the variable has no use on the node.
 type Answering = fn(&Query) -> Option<Answer>;
 
-/// The variables that can be set without the admin's `set=`, except the marker.
+/// The variables of the libraries, without `set=` and the marker.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()
@@ -111,7 +110,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
         .map(|(name, _)| *name)
 }
 
-/// The variables of a task that decide about the values of others.
+/// The task's variables on which our values depend, and the marker.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()
@@ -120,8 +119,8 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
         .chain([marker::NAME])
 }
 
-/// The names that are set, reported or evidence, behind empty ones: sorted, some more than once.
-/// The compiler orders them: in each step that took 50,000 instructions.
+/// The names that we set, report or read: sorted, with repeats, after empty entries. The compiler
+/// sorts, since each step spent 50,000 instructions on it.
 pub(crate) const NAMES: [&str; 128] = {
     let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {
@@ -196,7 +195,7 @@ pub fn caveats(node: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// A task's variables before our changes: at least `Prepared::names`.
+/// A task's variables before our changes, at least `NAMES`.
 pub type Present = BTreeMap<String, String>;
 
 #[derive(Clone, Copy)]
@@ -212,9 +211,9 @@ pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<FileText>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileText {
     pub text: String,
-    /// true if the file is longer
+    /// true if the file is longer than `text`
     pub is_cut: bool,
-    /// the reason, if it is unknown whether the file exists
+    /// the reason if the file's existence is unknown
     pub unanswered: Option<&'static str>,
 }
 
@@ -283,8 +282,7 @@ impl Query<'_> {
         files::strongest([users, self.prepared.claimed_by_site(name)])
     }
 
-    /// The user's value stays; `of_file` has the value of a configuration file that overrules the
-    /// environment.
+    /// Keeps the user's value; `of_file` is the value of a file that overrules the environment.
     fn left_to_user(&self, name: &str) -> Answer {
         const STAYS: &str = "the user's own value stays";
         let preferred = |library: &&Library| {
@@ -307,8 +305,8 @@ impl Query<'_> {
             .unwrap_or_else(|| Answer::no(STAYS))
     }
 
-    /// This answer, unless a file sets the variable.  Without a value, only a report or a strict
-    /// word needs the files.
+    /// `answer`, unless a file sets the variable. For an answer without a value, only a report or a
+    /// strict word needs the files.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let has_value = answer.value.is_some();
         let is_judged = self.prepared.wish.judges_files()
@@ -327,7 +325,7 @@ fn works(port: &Port) -> bool {
     matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
-/// True if the value begins with the mark, and the text behind it.
+/// True if the value begins with `mark`, then the rest.
 fn marked(value: &str, mark: char) -> (bool, &str) {
     let rest = value.strip_prefix(mark);
     (rest.is_some(), rest.unwrap_or(value))
@@ -367,7 +365,7 @@ impl Answer {
         }
     }
 
-    /// No value if a condition holds, with the first such reason.
+    /// The answer, or no value with the reason of the first condition that holds.
     fn unless(self, conditions: &[(bool, &'static str)]) -> Answer {
         let reason = conditions.iter().find(|(holds, _)| *holds);
         reason.map_or(self, |(_, why)| Answer::no(*why))
@@ -439,7 +437,7 @@ pub(crate) fn environment<'p>(
     variables
 }
 
-/// The marker; a user's variable of its name stays.
+/// The marker; a user's own `NIC_PLACEMENT` stays.
 fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     let is_users = |text: &&String| !marker::is_published(text);
     match present.get(marker::NAME).filter(is_users) {

@@ -1,9 +1,8 @@
-//! Names of variables: refused in `set=`, doubtful there, or equal in all tasks of a node.
+//! Names of variables: refused by `set=`, doubtful in `set=`, or equal in all tasks of a node.
 
 use super::LIBRARIES;
 
-/// Names of the loader, the shell, Slurm, and lists of GPUs: a value could break a task or run
-/// other code in it.
+/// Names of the loader, the shell, Slurm, and GPU lists: a value could break a task or run code.
 const REFUSED: &str = "LD_* PATH HOME USER LOGNAME SHELL PWD IFS ENV BASH_* PYTHON* PERL5* GLIBC_TUNABLES GCONV_PATH \
     SLURM* SPANK* SLINGSHOT_* PMI* CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     ZE_AFFINITY_MASK NIC_PLACEMENT*";
@@ -28,7 +27,7 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(is_valid)
 }
 
-/// True if the admin's `set=` may not have the name.
+/// True if the admin's `set=` refuses the name.
 pub fn is_refused(name: &str) -> bool {
     is_in(REFUSED, name)
 }

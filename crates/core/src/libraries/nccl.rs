@@ -1,21 +1,20 @@
-//! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for all tasks of the node, set only to leave NICs
-//! out.
+//! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for all tasks of the node, only to leave NICs out.
 //!
-//! NCCL merges the ranks of a node by each device's position in the rank's own list: with different
-//! lists all traffic goes through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue
-//! 1478).  Of the network plug-ins aws-ofi-nccl (EFA, Slingshot) ignores the list; amd-anp,
-//! nccl-rdma-sharp-plugins and UCCL's read it like NCCL.  torchcomms' CTRAN reads only
+//! NCCL merges a node's ranks by each device's position in the rank's list, so different lists put
+//! all traffic on one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478). Of the
+//! network plug-ins aws-ofi-nccl (EFA, Slingshot) ignores the list; amd-anp,
+//! nccl-rdma-sharp-plugins and UCCL's read it like NCCL. torchcomms' CTRAN reads only
 //! `name[:port]`, and gives entry k to GPU k (comms/ctran/ibverbx/IbvDevice.cc,
 //! backends/ib/CtranIb.cc).
 //!
 //! On isolated rails `NCCL_CROSS_NIC=0` keeps each connection on one rail ("Environment Variables";
-//! src/graph/search.cc `ncclTopoCompute`).  From 2.30.7 on NCCL compares the rails in the list
-//! (`mlx5_0:1:RAIL`), else the card's GUID and the port: hosts of one NVLink domain differ in
-//! these, and two NICs of a card may share them (`ncclTopoSearchCheckNet`).  NCCL 2.5.6 to 2.30.4,
-//! and RCCL since ROCm 3.3, ignore text behind the port, and read an empty port (`mlx5_0::RAIL`) as
-//! 0 (src/misc/utils.cc `parseStringList`, run from each).
+//! src/graph/search.cc `ncclTopoCompute`). Since 2.30.7 NCCL compares the list's rails
+//! (`mlx5_0:1:RAIL`), else pairs of card GUID and port (`ncclTopoSearchCheckNet`). Pairs differ
+//! between hosts of one NVLink domain, and two NICs of a card may share a pair. NCCL 2.5.6 to
+//! 2.30.4, and RCCL since ROCm 3.3, ignore text behind the port, and read an empty port
+//! (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run from each release).
 //!
-//! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most.  RCCL recognises
+//! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most. RCCL recognises
 //! machines by their NICs (src/graph/rome_models.cc), which a list may prevent.
 
 use super::files::{Files, UNKNOWN_HOME, non_empty, pairs};
@@ -51,7 +50,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const IB_HCA: &str = "NCCL_IB_HCA";
-/// The user's file (src/misc/param.cc `initEnv`).
+/// The path of the user's file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// With `0` a connection enters and leaves a node by one NIC.
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
@@ -60,7 +59,7 @@ const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 /// NCCL prefers this file to the PCI bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
-/// Slurm's name for the number by which /etc/passwd has the user.
+/// The user id, as in /etc/passwd.
 const USER_ID: &str = "SLURM_JOB_UID";
 /// CTRAN's switches (comms/utils/cvars/nccl_cvars.yaml).
 const CTRAN: [&str; 3] = [
@@ -75,8 +74,8 @@ const MAX_ENTRIES: usize = 32;
 /// NCCL's buffer for a line and its NUL (`envValue` of src/misc/param.cc).
 const MAX_LINE: usize = 1024;
 
-/// `NAME=VALUE`, untrimmed; a comment line begins with `#` (src/misc/param.cc `setEnvFile`).  The
-/// user's files come first, and none overwrites a variable (`initEnvFunc`, `ncclOsSetEnv`).
+/// Lines `NAME=VALUE`, untrimmed; `#` begins a comment line (src/misc/param.cc `setEnvFile`). NCCL
+/// reads the user's files first, and overwrites no variable (`initEnvFunc`, `ncclOsSetEnv`).
 pub const FILES: Files = Files {
     of_site: |node| {
         let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
@@ -87,7 +86,7 @@ pub const FILES: Files = Files {
         }
     },
     of_user: users_files,
-    // in a comment line the name has a `#`, as no variable has
+    // the name of a comment line has a `#` and matches no variable
     lines: |text, _| pairs(text, MAX_LINE, |line| line.split_once('=')),
     last_counts: false,
     beat_environment: false,
@@ -98,7 +97,7 @@ pub const FILES: Files = Files {
     },
 };
 
-/// RCCL before NCCL 2.23 ignores `NCCL_CONF_FILE`.
+/// NCCL's file, then RCCL's: RCCL before NCCL 2.23 ignores `NCCL_CONF_FILE`.
 fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     let at_home = |file: &str| Some(format!("{}/{file}", home(task)?));
     let nccls = non_empty(task.present, CONF_FILE)
@@ -108,8 +107,8 @@ fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     nccls.into_iter().chain(rccls.flatten()).collect()
 }
 
-/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 asks getpwuid(3), and a task of
-/// `srun --export=NONE` has no `HOME`.  [`UNKNOWN_HOME`] for a user that another service names.
+/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 asks getpwuid(3), and `srun --export=NONE`
+/// gives a task no `HOME`. [`UNKNOWN_HOME`] if /etc/passwd lacks the user.
 fn home(task: &Evidence) -> Option<String> {
     if let Some(home) = non_empty(task.present, HOME) {
         return Some(home.clone());
@@ -173,11 +172,12 @@ fn without_files(query: &Query, degraded: &[Rail], rails: &[Rail]) -> Answer {
     }
 }
 
-/// On isolated rails an entry ends with the port's position among all of the node's, which is equal
-/// on hosts of one kind whatever is left out.  CTRAN would not find such a device.
+/// The list with rail numbers (`mlx5_0:1:0`), on isolated rails. A number is the port's position
+/// among all ports of the node, so it is equal on equal hosts. `None` with CTRAN, which finds no
+/// device by such an entry.
 ///
-/// The numbers alone are no reason for a list: PyTorch copies it to an unset `NVSHMEM_HCA_LIST`,
-/// and NVSHMEM would miss the first NIC.
+/// Rail numbers alone justify no list: PyTorch copies the list to an unset `NVSHMEM_HCA_LIST`, and
+/// NVSHMEM would miss the first NIC.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !query.is_isolated() || CTRAN.iter().any(|name| query.value(name).is_some()) {
         return None;
@@ -194,11 +194,12 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     Some(entries?.join(","))
 }
 
-/// The rails on cards with a degraded rail, if the others keep three quarters of the bandwidth.
+/// The rails on cards with a degraded rail, if the other rails keep three quarters of the
+/// bandwidth.
 ///
-/// A channel has its least bandwidth of all nodes (src/init.cc `initTransportsRank`).  On 16
-/// machines, with ports at half rate on one of two nodes, NCCL 2.30.7's search gives up to 75 %
-/// more without these rails if the others keep that much, and less if NCCL sees no switches.
+/// A channel's slowest node sets its bandwidth (src/init.cc `initTransportsRank`). On 16 machines,
+/// with ports at half rate on one of two nodes, NCCL 2.30.7's search gives up to 75 % more without
+/// these rails under this condition, and less if NCCL sees no switches.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { node, map, .. } = query;
     if map.degraded.is_empty() {
@@ -223,7 +224,7 @@ fn sees_switches(query: &Query) -> bool {
         || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
-/// The first NIC of [`FORCE_MERGE`] that the list leaves out: NCCL would fail (since 2.24:
+/// The first NIC of [`FORCE_MERGE`] that the list lacks, for which NCCL would fail (since 2.24:
 /// src/graph/topo.cc `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query, rails: &[Rail]) -> Option<String> {
     let groups = match query.value(FORCE_MERGE) {

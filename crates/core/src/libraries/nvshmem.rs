@@ -1,23 +1,23 @@
-//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for all tasks of the node, set only to leave NICs out.
+//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for all tasks of the node, only to leave NICs out.
 //!
-//! Items are exact names with a port; `^` inverts the list.  Processing elements (PEs) choose NICs
+//! Items are exact names with a port; `^` inverts the list. Processing elements (PEs) choose NICs
 //! together, so lists must be equal (3.5: src/modules/transport/ibrc, `parse_hca_list`;
 //! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
 //!
-//! NVSHMEM 3.4 to 3.7 reads the list always, 3.8 only with `NVSHMEM_ENABLE_NIC_PE_MAPPING`
-//! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels).  That switch makes PEs choose by number:
+//! NVSHMEM 3.4 to 3.7 always reads the list, 3.8 only with `NVSHMEM_ENABLE_NIC_PE_MAPPING`
+//! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels). With this switch PEs choose by number:
 //! of N NICs and M PEs on a node, PE k gets N / M from k * N / M on, before 3.8 NIC k modulo N
-//! (`nvshmemi_setup_connections`), which is wrong for a step with some of the GPUs or another
-//! order.  Without it PEs wait for each other (`nvshmemi_get_devices_by_distance`), so tasks must
-//! not differ in it.  It is set only on request (`env=nvshmem-pe`), with a list of one NIC in every
-//! task.
+//! (`nvshmemi_setup_connections`). The number is wrong for a step with some of the GPUs or another
+//! order. Without the switch PEs wait for each other (`nvshmemi_get_devices_by_distance`), so all
+//! tasks must have the same switch. We set the switch only on request (`env=nvshmem-pe`), with a
+//! list of one NIC in every task.
 //!
-//! NVSHMEM skips a RoCE port without a RoCE v2 IPv4 address, but fails if the list names it
+//! NVSHMEM skips a RoCE port without a RoCE v2 IPv4 address, but fails if the list names the port
 //! (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` is a part of the names to use, or after `^` of those to leave out; before
-//! 3.5.21 `^` leaves out all (`nvshmemt_check_hca_prefix`).  So it cannot leave out several NICs in
-//! every release.
+//! `NVSHMEM_HCA_PREFIX` is a part of the names to use, or after `^` to leave out; before 3.5.21 `^`
+//! excludes all NICs (`nvshmemt_check_hca_prefix`). So no prefix leaves out several NICs in every
+//! release.
 
 use super::files::{Files, before_comment, non_empty, pairs};
 use super::nccl::HOME;
@@ -39,23 +39,23 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// Asks for one NIC in each task.
+/// The word of `env=` for one NIC in each task.
 const ONE_EACH: &str = "nvshmem-pe";
 
 const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
-/// The user's file.
+/// The path of the user's file.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
 /// NVSHMEM's buffer for a line and its NUL (`nvshmemi_conf_parse_file`).
 const MAX_LINE: usize = 4096;
 
-/// `NAME=VALUE`, trimmed; `#` begins a comment line, or a comment behind white space.  The last
-/// line and the last file count most, more than the environment
+/// Lines `NAME=VALUE`, trimmed; `#` begins a comment line, or a comment after white space. The last
+/// line and the last file win, also over the environment
 /// (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_parse_file`,
-/// `nvshmemi_getenv_helper`).  A list would disable a file's `NVSHMEM_HCA_PE_MAPPING`.
+/// `nvshmemi_getenv_helper`). Our list would disable a file's `NVSHMEM_HCA_PE_MAPPING`.
 pub const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
     of_user: |_, &super::Evidence { present, .. }| {
@@ -117,7 +117,7 @@ fn hca_list(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
-/// The node's list without RoCE rails that have no address, if others have one.
+/// The node's list, without RoCE rails that lack an address if any rail has one.
 fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
         query.node.port(rail.at()).is_some_and(|port| {
@@ -149,7 +149,7 @@ fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// `1` beside our list of one NIC.
+/// `1` if our list is the task's one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     if query.users(HCA_LIST).is_some() || !query.prepared.is_wanted(HCA_LIST) {

@@ -1,9 +1,9 @@
-//! Open MPI over libfabric: `OMPI_MCA_opal_common_ofi_accelerator_rank`, with which it takes the
-//! NIC nearest to the GPU.
+//! Open MPI over libfabric: with `OMPI_MCA_opal_common_ofi_accelerator_rank` it takes the NIC
+//! nearest to the GPU.
 //!
-//! By default it goes by the process's CPUs.  Of equally near NICs a process takes the one of this
+//! By default Open MPI goes by the process's CPUs. Of equally near NICs it takes the NIC of this
 //! number, modulo their count (opal/mca/common/ofi/common_ofi.c `opal_common_ofi_select_provider`,
-//! `find_nearest_provider_from_accelerator`).  Releases before 6 ignore the variable.
+//! `find_nearest_provider_from_accelerator`). Releases before 6 ignore the variable.
 
 use super::{Answer, Library, Query, libfabric};
 
@@ -18,7 +18,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// No answer without a GPU, or without NICs of EFA or Slingshot.
+/// `None` if no GPU has an EFA or Slingshot NIC.
 fn accelerator_rank(query: &Query) -> Option<Answer> {
     let mut kinds = [&query.prepared.slingshot, &query.prepared.efa].into_iter();
     let nearest = kinds.find(|of| of.iter().any(Option::is_some))?;

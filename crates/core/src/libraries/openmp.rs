@@ -1,11 +1,11 @@
 //! `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND` for OpenMP.
 //!
-//! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, and so does every
-//! task that shares the mask.  With `OMP_PLACES`, or a true `OMP_PROC_BIND`, it pins its initial
-//! thread to one core, which threads created later inherit (GCC 12's libgomp, as in a Python
-//! program that imports PyTorch; mpibind issue 41).  So `OMP_PROC_BIND=false` goes with the places:
-//! libgomp then ignores them.  A user's `OMP_PROC_BIND=spread` then gives each thread a core
-//! (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
+//! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, also in tasks that
+//! share the mask. With `OMP_PLACES`, or a true `OMP_PROC_BIND`, a runtime pins its initial thread
+//! to one core, which later threads inherit (GCC 12's libgomp, as in a Python program that imports
+//! PyTorch; mpibind issue 41). So our places come with `OMP_PROC_BIND=false`: libgomp then ignores
+//! the places. A user's `OMP_PROC_BIND=spread` then gives each thread a core (OpenMP 5.2, sections
+//! 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
 
 use super::{Answer, Library, Query};
 
@@ -31,13 +31,13 @@ fn places(query: &Query) -> Option<Answer> {
     unless_user_says(query, None, answer)
 }
 
-/// No value beside the user's own places, which a runtime ignores with `false`.
+/// No value if the user has `OMP_PLACES`, which `false` would disable.
 fn proc_bind(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("false", "a program that loads OpenMP keeps all its CPUs");
     unless_user_says(query, Some("OMP_PLACES"), answer)
 }
 
-/// No value if the user sets `more` or a variable of `evidence`; no answer without `omp=on`.
+/// No value if the user sets `more` or a variable of `evidence`; `None` without `omp=on`.
 fn unless_user_says(query: &Query, more: Option<&str>, answer: Answer) -> Option<Answer> {
     query.task.threads?;
     let mut names = LIBRARY.evidence.iter().copied().chain(more);

@@ -1,4 +1,4 @@
-//! A step's variables, their node-wide values, and the claims of files: worked out once for all tasks.
+//! A step's variables, node-wide values and claims of files, computed once for all tasks.
 
 use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};
@@ -17,21 +17,18 @@ use crate::wish::{Template, Wish};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A variable, and the source of its value.
 pub(super) struct Row {
     pub(super) name: Cow<'static, str>,
-    /// do both user and admin want it set?
+    /// true if user and admin want the variable set
     pub(super) wanted: bool,
     source: Source,
 }
 
-/// The source of a variable's value.
 enum Source {
-    /// a library
     Library(Answering),
     /// a library that never has a value
     Never(Answering),
-    /// the admin's template, and its value or why there is none, if all tasks have the same
+    /// the admin's template, and its value or error if all tasks share one
     Template(Template, Option<Result<String, String>>),
 }
 
@@ -53,10 +50,10 @@ impl Row {
     }
 }
 
-/// One step's part of the answers.
+/// The facts for one step's answers.
 pub struct Prepared {
     pub(super) wish: Arc<Wish>,
-    /// words of the program's command that matter
+    /// words of the program's command that change a value
     pub(super) words: Vec<&'static str>,
     pub(super) rows: Vec<Row>,
     /// the marker's `node=`
@@ -69,14 +66,14 @@ pub struct Prepared {
     pub(super) slingshot: Vec<Option<Nearest>>,
     /// each GPU's EFA device
     pub(super) efa: Vec<Option<Nearest>>,
-    /// the interface by which the node meets others
+    /// the IP interface that leads to other nodes
     pub(super) interface: sockets::Interface,
     /// the claims of the site's configuration files
     claimed_by_site: Vec<(&'static str, Claimed)>,
 }
 
 impl Prepared {
-    /// `read` reads a site's file on this node; it is called only if the answer can change a value.
+    /// `read` opens a site's file on this node, only if the file can change a value.
     pub(crate) fn new(
         topology: &Topology,
         node: &NodePlacement,
@@ -146,17 +143,15 @@ impl Prepared {
         }
     }
 
-    /// Do both user and admin want this variable set?
     pub(super) fn is_wanted(&self, name: &str) -> bool {
         is_wanted(&self.rows, name)
     }
 
-    /// True if it is wanted and the admin's `set=` does not set it.
+    /// True if the variable is wanted and has no `set=` of the admin's.
     pub(super) fn is_librarys(&self, name: &str) -> bool {
         self.is_wanted(name) && !self.wish.has_template(name)
     }
 
-    /// The claim of the site's configuration files.
     pub(super) fn claimed_by_site(&self, name: &str) -> Option<Claimed> {
         self.claimed_by_site
             .iter()
@@ -164,7 +159,7 @@ impl Prepared {
             .map(|(_, claim)| claim.clone())
     }
 
-    /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.
+    /// Findings on names in `env=` and `no-env=` that no row sets, and on vLLM's two variables.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
         let (unwanted, named) = (&self.wish.no_env, &self.wish.env_names);
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
@@ -199,7 +194,7 @@ impl Prepared {
         found
     }
 
-    /// The marker of an earlier step of ours.
+    /// The marker of an outer step.
     pub(super) fn earlier(&self, present: &Present) -> Marker {
         let may_be_ours = |name: &str| {
             self.rows
@@ -217,7 +212,7 @@ fn is_wanted(rows: &[Row], name: &str) -> bool {
     rows.iter().any(|row| row.wanted && row.name == name)
 }
 
-/// The variables in the order of reports.  The admin's template for one replaces the library's.
+/// The variables in report order. The admin's template replaces a library's row of that name.
 fn rows(wish: &Wish, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     for library in LIBRARIES {

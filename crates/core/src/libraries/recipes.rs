@@ -1,13 +1,13 @@
-//! Libraries with one variable: a row has its value as a template of `set=`, and a condition.
+//! Libraries with one variable: a row has a condition, and the value as a template of `set=`.
 
 use super::{Answer, Library, Query, libfabric, template, uniform};
 use crate::placement::GpuPlacement;
 use crate::topology::{GpuIndex, GpuVendor, NicKind};
 use std::borrow::Cow;
 
-/// Exact names without ports; `^` inverts the list.  Each processing element takes its nearest NIC
-/// of these (ROCm/rocm-systems, projects/rocshmem: `GDABackend::open_ib_device` and its list of
-/// environment variables).
+/// rocSHMEM reads exact names without ports; `^` inverts the list. Each processing element takes
+/// its nearest NIC of the list (ROCm/rocm-systems, projects/rocshmem: `GDABackend::open_ib_device`
+/// and its list of environment variables).
 pub static ROCSHMEM: Library = Library {
     name: "rocSHMEM",
     word: "rocshmem",
@@ -20,9 +20,9 @@ pub static ROCSHMEM: Library = Library {
     ..Library::NONE
 };
 
-/// MPICH over libfabric takes NICs near the process's CPUs, with this switch near its GPU; ranks
-/// with the same nearest NICs take turns. For CUDA alone (pmodels/mpich's
-/// src/mpid/ch4/netmod/ofi/ofi_nic.c `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
+/// With `1` MPICH over libfabric takes NICs near the process's GPU, not its CPUs. Ranks with the
+/// same nearest NICs take turns. For CUDA only (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
+/// `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
 pub static MPICH: Library = Library {
     name: "MPICH",
     word: "mpich",
@@ -35,13 +35,13 @@ pub static MPICH: Library = Library {
     ..Library::NONE
 };
 
-/// Mooncake's transfer engine uses only these devices, those of the memory's NUMA node first: exact
-/// names without ports (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`,
-/// `listInfiniBandDevices`).
+/// Mooncake's transfer engine uses only the listed devices, first those of the memory's NUMA node.
+/// Items are exact names without ports (mooncake-transfer-engine/src/topology.cpp
+/// `getIbvDeviceWhitelist`, `listInfiniBandDevices`).
 ///
 /// The newer engine (`MC_USE_TENT`) ignores the user's other lists (tent/src/platform/cpu_probe.cpp
 /// `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`); the older
-/// one takes what the store's list has too (mooncake-store/src/client_service.cpp
+/// engine uses devices that the store's list has too (mooncake-store/src/client_service.cpp
 /// `get_auto_discover_filters`).
 pub static MOONCAKE: Library = Library {
     name: "Mooncake",
@@ -54,9 +54,9 @@ pub static MOONCAKE: Library = Library {
     ..Library::NONE
 };
 
-/// A plain list would renumber MORI's devices; `^` excludes whole NICs
-/// (src/application/transport/rdma/rdma.cpp `RdmaContext::Initialize`), so a NIC with one good port
-/// is not excluded.
+/// A plain list would renumber MORI's devices, so ours begins with `^`. MORI then excludes whole
+/// NICs (src/application/transport/rdma/rdma.cpp `RdmaContext::Initialize`); a NIC with one good
+/// port stays.
 pub static MORI: Library = Library {
     name: "MORI",
     word: "mori",
@@ -67,9 +67,9 @@ pub static MORI: Library = Library {
     ..Library::NONE
 };
 
-/// UCCL's point-to-point engine uses these NICs, without ports, for every GPU of the process
-/// (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`).  By default it takes the
-/// nearest on the PCI bus, which a VM hides, storage NICs included.
+/// UCCL's point-to-point engine uses the listed NICs, without ports, for every GPU of the process
+/// (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`). By default UCCL takes the
+/// nearest NIC on the PCI bus, also a storage NIC; a VM hides this bus.
 pub static UCCL: Library = Library {
     name: "UCCL",
     word: "uccl",
@@ -79,8 +79,8 @@ pub static UCCL: Library = Library {
     ..Library::NONE
 };
 
-/// Task k of a node uses entry k, by default verbs device k, which can be a storage NIC
-/// (microsoft/mscclpp's src/core/executor/executor.cc); without an entry k MSCCL++ throws
+/// Task k of a node uses entry k, by default verbs device k, possibly a storage NIC
+/// (microsoft/mscclpp's src/core/executor/executor.cc). Without entry k MSCCL++ throws
 /// (src/core/ib.cc `getHcaDevices`).
 pub static MSCCLPP: Library = Library {
     name: "MSCCL++",
@@ -92,8 +92,8 @@ pub static MSCCLPP: Library = Library {
     ..Library::NONE
 };
 
-/// No list is right: aws-ofi-nccl groups the devices by the node's GPUs, and all peers need groups
-/// of equal size (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote rails").
+/// EFA gets no list: aws-ofi-nccl groups devices by the node's GPUs, and all peers need groups of
+/// equal size (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote rails").
 pub static EFA: Library = Library {
     name: "EFA",
     never: Some(("FI_EFA_IFACE", |query| {
@@ -113,7 +113,7 @@ const AMD: Option<GpuVendor> = Some(GpuVendor::Amd);
 /// The reason for the value, or for none; `Err(None)` if the library has no use on the node.
 type Met = Result<Cow<'static, str>, Option<Answer>>;
 
-/// No answer without the vendor's GPUs; no value if a user's variable in `evidence` chooses NICs.
+/// `None` without the vendor's GPUs; no value if a user's variable of `evidence` chooses NICs.
 fn answer(
     query: &Query,
     row: &Library,
@@ -136,8 +136,7 @@ fn answer(
     }
 }
 
-/// False for an empty value and for Mooncake's JSON without a list; Mooncake's value can also be a
-/// file's path.
+/// False for an empty value, and for JSON without a list: Mooncake's value is JSON or a path.
 fn may_choose(value: &str) -> bool {
     let lists = || value.contains("rdma_whitelist") || value.contains("rdma_blacklist");
     !value.is_empty() && (!value.trim_start().starts_with('{') || lists())
@@ -158,8 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// Holds if the task's GPUs share their nearest NIC: MPICH takes the current CUDA context's GPU,
-/// else the first.
+/// Holds if the task's GPUs share their nearest NIC: MPICH takes CUDA's current or the first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();
@@ -171,8 +169,8 @@ fn has_one_nearest(query: &Query) -> Met {
     Ok("MPICH 5.1 then takes a NIC nearest to the GPU".into())
 }
 
-/// Holds if entry k is the best NIC of every GPU k, and the task's GPU has the task's number: of
-/// several GPUs a task uses that one.
+/// Holds if entry k is GPU k's best NIC for every k, and the task's GPU has the task's local id. A
+/// task that sees several GPUs uses the GPU of its local id.
 fn has_own_entry(query: &Query) -> Met {
     let (map, seen) = (query.map, &query.task.seen);
     let number = query.task.local_id as usize;

@@ -1,24 +1,23 @@
 //! `env=sockets`: the IP interface for the bootstrap of NCCL, NVSHMEM, Gloo and TensorPipe.
 //!
-//! By default NCCL and NVSHMEM take an interface `ib*`, then the first that is neither `docker*`
-//! nor `lo` (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`); Gloo and TensorPipe take the
-//! hostname's address, which can be 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp
-//! `createDefaultDevice`, tensorpipe_agent.cpp `guessAddress`).  Their parsers differ:
+//! By default NCCL and NVSHMEM take an interface `ib*`, then the first one but `docker*` and `lo`
+//! (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`). Gloo and TensorPipe take the hostname's
+//! address, which can be 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp `createDefaultDevice`,
+//! tensorpipe_agent.cpp `guessAddress`). The parsers differ:
 //!
 //! - NCCL 2.8 to 2.30: `=eth0` is a whole name, `eth0` a prefix (src/misc/socket.cc, since 2.30
-//!   src/os/linux.cc `ncclOsFindInterfaces`).  The interface also carries the data if NCCL uses no
-//!   RDMA.
+//!   src/os/linux.cc `ncclOsFindInterfaces`). Without RDMA the interface also carries NCCL's data.
 //! - NVSHMEM: NCCL's parser, IPv4 by default
-//!   (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp).  PyTorch copies NCCL's value if
-//!   it is not set (c10d's `maybe_initialize_env_vars`).
+//!   (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp). PyTorch copies NCCL's value to
+//!   the unset variable (c10d's `maybe_initialize_env_vars`).
 //! - Gloo: whole names; PyTorch spreads traffic over all (c10d/init.cpp;
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
-//! Slurm tells a step srun's address, in no release its own node's (`SLURM_SRUN_COMM_HOST`, 22.05
-//! to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`); in a batch job srun runs on the first
-//! node.  The route to srun leaves by the interface of Slurm's traffic.  Routing rules for other
-//! tables than the main one are not read.  If srun's address is IPv6, IPv4's default route counts.
+//! Slurm gives a step srun's address; no release gives the node's own (`SLURM_SRUN_COMM_HOST`,
+//! 22.05 to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`). In a batch job srun runs on the
+//! first node. The route to srun leaves by the interface of Slurm's traffic. We read only the main
+//! routing table. If srun's address is IPv6, IPv4's default route counts.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};
@@ -52,13 +51,13 @@ pub const LIBRARY: Library = Library {
 const NCCL: &str = "NCCL_SOCKET_IFNAME";
 /// NCCL's network; `Socket`, in any case, means IP.
 const NET: &str = "NCCL_NET";
-/// An address; NCCL takes the interface of its network.
+/// An address; NCCL takes the interface on the address's network.
 const COMM_ID: &str = "NCCL_COMM_ID";
 const IPV6: &str = "AF_INET6";
 const OTHER_FAMILY: &str =
     "the user wants an address of IPv6, and the interface is known by its IPv4 route";
 
-/// Sites often set it in NCCL's files.
+/// Sites often set `NCCL_SOCKET_IFNAME` in NCCL's files.
 const FILES: Files = Files {
     variables: &[NCCL],
     matter: |_, wish, _| is_wanted(wish),
@@ -147,7 +146,7 @@ fn whole_name(query: &Query) -> Option<Answer> {
     Some(named(query, ""))
 }
 
-/// No value if NCCL's data go over IP: they would have one interface, not all.
+/// No value if NCCL's data go over IP: the value would cut all interfaces down to one.
 fn nccl(query: &Query) -> Option<Answer> {
     let node = query.node;
     if node.gpus.is_empty() {

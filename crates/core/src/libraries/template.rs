@@ -1,6 +1,6 @@
 //! The admin's `set=NAME=TEMPLATE`: variables with facts of the node or the task.
 //!
-//! `{word}` stands for a fact, `{{` and `}}` for braces.  Without the fact the variable is not set.
+//! `{word}` is a fact; `{{` and `}}` are braces. A missing fact leaves the variable unset.
 
 use super::names;
 use super::uniform::{joined, left_out, names_of};
@@ -26,7 +26,7 @@ pub(super) struct Facts<'f> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fact {
-    /// `None` or empty if it is missing
+    /// `None` or empty if the fact is missing
     Node(fn(&Facts) -> Option<String>),
     Task(fn(&Facts) -> Option<String>),
     /// the path of the map in this format
@@ -96,7 +96,7 @@ pub static FACTS: [(&str, Fact); 22] = [
             Some(names_of(nics.map(|(_, nic)| &nic.name)))
         }),
     ),
-    // with a slash a path would lead elsewhere
+    // a `/` would lead a path into another directory
     (
         "machine",
         Node(|facts| Some(facts.node.name.clone()).filter(|name| !name.contains('/'))),
@@ -183,7 +183,7 @@ impl<'f> Facts<'f> {
 }
 
 impl Template {
-    /// Parses `NAME=TEMPLATE`; the second part warns of a doubtful name.
+    /// Parses `NAME=TEMPLATE`; the second value warns of a doubtful name.
     pub fn parse(text: &str) -> Result<(Template, Option<String>), String> {
         let (name, text) = text.split_once('=').ok_or("expected `set=NAME=TEMPLATE`")?;
         if !names::is_name(name) {
@@ -249,7 +249,7 @@ impl Template {
         self.facts().any(|(word, _)| *word == INTERFACE)
     }
 
-    /// The formats of the files that it names.
+    /// The formats of the map files that the template names.
     pub fn map_files(&self) -> impl Iterator<Item = Format> {
         self.facts().filter_map(|(_, fact)| match fact {
             File(format) => Some(*format),

@@ -1,30 +1,30 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
-//! Items are `name:port`; a bare name needs UCX 1.21.  UCX warns of an unknown item.  If all are
-//! unknown, the program fails at its first remote peer, or at start if `UCX_TLS` allows nothing
-//! else.  Peers may use different devices if the fabric connects them (src/ucs/config/parser.c,
+//! Items are `name:port`; a bare name needs UCX 1.21. UCX warns of an unknown item. If all items
+//! are unknown, the program fails at its first remote peer, or at start if `UCX_TLS` allows nothing
+//! else. Peers may use different devices if the fabric connects them (src/ucs/config/parser.c,
 //! src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
 //!
 //! **IP interfaces**, `lo` too, must be in the list, or connections by IP address fail: "device
 //! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c
-//! `ucp_cm_client_resolve_cb`).  In a container without the NIC, or a UCX without verbs, they are
-//! all that is left.  Interfaces of storage NICs do no harm, since RDMA carries the data: a small
-//! message has one lane, and lanes of large ones must read remote memory, which tcp cannot
-//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).  Only with `UCX_RNDV_SCHEME=put_zcopy`
-//! a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside one of 200 Gb/s
+//! `ucp_cm_client_resolve_cb`). A container without the NIC, or a UCX without verbs, has only
+//! interfaces. Interfaces of storage NICs do no harm, since RDMA carries the data: a small message
+//! has one lane, and lanes of large ones must read remote memory, which tcp cannot
+//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`). Only with `UCX_RNDV_SCHEME=put_zcopy` a
+//! quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside one of 200 Gb/s
 //! (tests/clients.rs).
 //!
-//! An interface can have a NIC's name: rdma-core calls both `ibp65s0`, by PCI address.  From 1.21
-//! on such an item also admits the NIC, on any port (`ucp_get_dev_basename`).
+//! An interface can have a NIC's name: rdma-core calls both `ibp65s0`, by PCI address. Since 1.21
+//! such an item also admits the NIC, on any port (`ucp_get_dev_basename`).
 //!
 //! **GPU-initiated RDMA** uses devices like `cuda0-mlx5_0:1` (since 1.20:
-//! src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`), which a list must name.  NIXL-EP
-//! selects that transport only after start (`UCX_TLS=^cuda_ipc`).  So our list names them if
+//! src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`), which a list must name. NIXL-EP
+//! selects the transport only after start (`UCX_TLS=^cuda_ipc`). So our list names the devices if
 //! `UCX_TLS` leaves `rc_gda` in and NVIDIA's driver lets GPUs ring a NIC's doorbell
-//! (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`).  A context without them would print a line
-//! on stdout (`ucp_report_unavailable`); `UCX_WARN_INVALID_CONFIG=n` prevents that.  From 1.21 on
-//! UCX pairs GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so all equally near NICs are
-//! named.
+//! (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). A context without such devices would print
+//! a line on stdout (`ucp_report_unavailable`); `UCX_WARN_INVALID_CONFIG=n` prevents the line.
+//! Since 1.21 UCX pairs GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so our list names all
+//! equally near NICs.
 
 mod addresses;
 pub(super) mod interfaces;
@@ -53,7 +53,7 @@ pub const LIBRARY: Library = Library {
         (PRIORITY, addresses::priority),
         (WARN, quiet),
     ],
-    // without this variable, clients can fail to connect
+    // clients can fail to connect without this variable
     companion: Some(PRIORITY),
     evidence: &[
         TLS,
@@ -69,7 +69,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// Adds the devices for GPU-initiated RDMA.
+/// The word of `env=` that adds devices for GPU-initiated RDMA.
 const WITH_GPUS: &str = "ucx-gda";
 
 pub const NET_DEVICES: &str = "UCX_NET_DEVICES";
@@ -78,14 +78,14 @@ const TLS: &str = "UCX_TLS";
 const WARN: &str = "UCX_WARN_INVALID_CONFIG";
 /// The folder of the user's `ucx.conf`.
 const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
-/// libfabric's ucx provider copies it to an unset `UCX_NET_DEVICES` (since 1.18:
+/// libfabric's ucx provider copies this value to an unset `UCX_NET_DEVICES` (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
 const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 
 /// vLLM puts each worker's NIC of this map before the list (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 
-/// modelexpress overwrites the list with it (0.7: modelexpress/ucx_utils.py
+/// modelexpress overwrites the list with this value (0.7: modelexpress/ucx_utils.py
 /// `apply_nic_pin_for_device`).
 const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 
@@ -93,7 +93,7 @@ const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 const MAX_ITEMS: usize = 64;
 
 /// Since 1.12 UCX reads, weakest first: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`
-/// (unknown here), `ucx.conf` in the home, in `UCX_CONFIG_DIR` and in the working directory, and
+/// (unknown to us), `ucx.conf` in the home, in `UCX_CONFIG_DIR` and in the working directory, and
 /// the environment (src/ucs/config/parser.c `ucs_config_parse_config_files`,
 /// `ucs_config_apply_config_vars`).
 pub const FILES: Files = Files {
@@ -116,9 +116,9 @@ pub const FILES: Files = Files {
 /// UCX's buffer for a line and its NUL (`INI_MAX_LINE`).
 const MAX_LINE: usize = 200;
 
-/// An INI file of `NAME=VALUE` or `NAME: VALUE`; a comment follows white space and `;`.  An
-/// indented line is another value of the name above.  A condition on another machine ends its
-/// section (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
+/// An INI file of `NAME=VALUE` or `NAME: VALUE`; white space and `;` begin a comment. An indented
+/// line is another value of the name above. A condition that names another machine ends its section
+/// (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
 /// `ucs_config_parse_config_file_line`).
 fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
@@ -155,8 +155,8 @@ fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     lines
 }
 
-/// A `vendor_id` or Arm's `CPU part` of /proc/cpuinfo, and UCX's names for it (UCX 1.23:
-/// src/ucs/arch/cpu.c, src/ucs/arch/*/cpu.*).
+/// A `vendor_id` or Arm's `CPU part` of /proc/cpuinfo, and UCX's names for such processors (UCX
+/// 1.23: src/ucs/arch/cpu.c, src/ucs/arch/*/cpu.*).
 const PROCESSORS: [&str; 4] = [
     "GenuineIntel,intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
     "AuthenticAMD,amd,naples,rome,milan,genoa,turin",
@@ -206,7 +206,7 @@ pub fn shared(
     })
 }
 
-/// NVIDIA's driver prints it without asking a GPU (kernel-open/nvidia/nv-procfs.c
+/// NVIDIA's driver prints this file without asking a GPU (kernel-open/nvidia/nv-procfs.c
 /// `nv_procfs_read_params`).
 const PARAMETERS: &str = "/proc/driver/nvidia/params";
 
@@ -258,7 +258,7 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// Stops warnings of older releases about GPU-initiated devices.
+/// `n` beside GPU-initiated devices, since older releases would warn of them.
 fn quiet(query: &Query) -> Option<Answer> {
     let tls = query.value(TLS).unwrap_or_default();
     if !query.ours(NET_DEVICES)?.contains("cuda")
@@ -314,7 +314,7 @@ fn without_files(
     Ok(Answer::yes(list.join(","), why))
 }
 
-/// A remark on interfaces with the name of a NIC that the list leaves out; else empty.
+/// A remark if an interface has the name of a NIC that the list lacks; else empty.
 fn also_nics(query: &Query, rails: &[&Rail], interfaces: &[String]) -> String {
     let is_other_nic = |name: &&String| {
         query.node.nic_index(name).is_some() && !rails.iter().any(|rail| rail.name == ***name)
@@ -326,7 +326,7 @@ fn also_nics(query: &Query, rails: &[&Rail], interfaces: &[String]) -> String {
     format!("; from UCX 1.21 on {names} also means the NIC of that name")
 }
 
-/// The reason why a task needs all rails: NICs of different rails cannot connect.
+/// The reason why a task needs all rails, if NICs of different rails cannot connect.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     match query.prepared.wish.admin.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
@@ -335,8 +335,8 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     }
 }
 
-/// The list's items.  If they exceed [`MAX_ITEMS`], each GPU has one GPU-initiated device, since
-/// none would disable the transport.
+/// The list's items. Above [`MAX_ITEMS`] each GPU keeps one GPU-initiated device: without any, UCX
+/// would disable the transport.
 fn items(
     query: &Query,
     rails: &[&Rail],
@@ -362,11 +362,11 @@ fn items(
     Err("the task has more devices than UCX reads in a list")
 }
 
-/// The devices for GPU-initiated RDMA: up to `each` for a GPU of the task, with its own NICs before
-/// others as near.
+/// The devices for GPU-initiated RDMA, up to `each` for a GPU of the task: first the GPU's own
+/// NICs, then equally near NICs.
 ///
-/// A GPU's number is cuDeviceGet's, among all that the program sees; a NIC has such a device for
-/// its first port alone (`uct_gdaki_query_tl_devices`).
+/// UCX numbers GPUs as cuDeviceGet does, among all that the program sees. A NIC has such a device
+/// only for its first port (`uct_gdaki_query_tl_devices`).
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let (node, map, task) = (query.node, query.map, query.task);
     let is_nvidia = |gpu: &&GpuIndex| node.gpu(**gpu).vendor == GpuVendor::Nvidia;
@@ -375,7 +375,7 @@ fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
         if !task.gpus.contains(gpu) {
             continue;
         }
-        // UCX does not tell PXB from PIX (src/ucs/sys/topo/base/topo.c
+        // UCX does not distinguish PXB from PIX (src/ucs/sys/topo/base/topo.c
         // `ucs_topo_get_distance_sysfs`)
         let path = |rail: &Rail| match node.nic(rail.nic).address {
             Some(nic) => match node.path_type(node.gpu(*gpu).address, nic) {

@@ -1,16 +1,16 @@
 //! `env=ucx-rails`: the number of NICs for one large message of UCX.
 //!
 //! `UCX_MAX_RNDV_RAILS` is 2 by default, whatever the list of devices (UCX 1.11 to 1.23:
-//! src/ucp/core/ucp_context.c; src/ucp/rndv, `max_lanes`).  In version 2 of its protocols the side
+//! src/ucp/core/ucp_context.c; src/ucp/rndv, `max_lanes`). In version 2 of UCX's protocols the side
 //! that moves a message applies its own number, so tasks may differ (src/ucp/wireup/select.c
 //! `ucp_wireup_add_rma_bw_lanes`).
 //!
-//! `UCX_MAX_RMA_RAILS`, since 1.14, rules one-sided transfers; 1 by default.  NIXL uses these
-//! alone, and sets 2 if the environment does not have it (NIXL 1.5: src/plugins/ucx/ucx_utils.cpp,
-//! config.cpp `modify`).
+//! `UCX_MAX_RMA_RAILS` (since 1.14) limits one-sided transfers; the default is 1. NIXL has only
+//! one-sided transfers, and sets 2 if the environment has no value (NIXL 1.5:
+//! src/plugins/ucx/ucx_utils.cpp, config.cpp `modify`).
 //!
-//! Only the NICs of one GPU count: a task's GPUs send at the same time, and another GPU's NICs are
-//! far.
+//! Our number counts one GPU's NICs: a task's GPUs send at the same time, and another GPU's NICs
+//! are far.
 
 use super::{Answer, Library, Query, files::Files, ucx};
 use crate::topology::GpuIndex;
@@ -27,7 +27,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// Each with its older name.
+/// The variable and its older name.
 const RNDV: [&str; 2] = ["UCX_MAX_RNDV_RAILS", "UCX_MAX_RNDV_LANES"];
 const RMA: [&str; 2] = ["UCX_MAX_RMA_RAILS", "UCX_MAX_RMA_LANES"];
 const DEFAULT: usize = 2;
@@ -44,7 +44,7 @@ const FILES: Files = Files {
     ..ucx::FILES
 };
 
-/// The most NICs of one of the task's GPUs; no answer up to UCX's and NIXL's 2.
+/// The largest number of NICs of a task's GPU; `None` up to 2, the default of UCX and NIXL.
 fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
     let choices = |gpu: &GpuIndex| Some(query.map.gpus.get(gpu.0)?.choices.len());
     let most = query.task.gpus.iter().filter_map(choices).max()?;

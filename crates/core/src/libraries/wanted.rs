@@ -1,4 +1,4 @@
-//! The variables that user and admin want in a step, and the fabric that they state.
+//! The words of `env=`, and the variables that user and admin want in a step.
 
 use super::LIBRARIES;
 pub use super::names::is_name as is_variable_name;
@@ -6,7 +6,7 @@ use super::names::means;
 pub use crate::wish::{Fabric, Libraries, MapFile, Template};
 use crate::wish::{Strictness, Wish};
 
-/// The words that ask for variables: a library's own, the admin's `set=`, and those for more of a library.
+/// The words of `env=`: default libraries, `site` for `set=`, other libraries, second words.
 fn words() -> impl Iterator<Item = &'static str> {
     let own = |by_default: bool| {
         let libraries = LIBRARIES
@@ -29,10 +29,9 @@ fn bit(word: &str) -> Option<Libraries> {
 }
 
 impl Libraries {
-    /// no word
     pub const NONE: Libraries = Libraries(0);
 
-    /// What a word of `env=` asks for.
+    /// The libraries of a word of `env=`; `None` for an unknown word.
     pub fn named(word: &str) -> Option<Libraries> {
         let with_more = LIBRARIES
             .iter()
@@ -65,14 +64,14 @@ impl Libraries {
         Libraries(self.0 | others.0)
     }
 
-    /// Are all of `others` among these?
+    /// True if `self` has all of `others`.
     pub fn has(self, others: Libraries) -> bool {
         self.0 & others.0 == others.0
     }
 }
 
 impl Default for Libraries {
-    /// The set without `env=`.
+    /// The libraries without `env=`.
     fn default() -> Libraries {
         let by_default = LIBRARIES
             .iter()
@@ -86,7 +85,8 @@ impl Default for Libraries {
 }
 
 impl Wish {
-    /// True if the variable is asked for by `word`, by name or as a companion, and neither unwanted nor held back.
+    /// True if `env=` has `word` (or `word` is empty), the name or `companion_of`, and `no-env=`
+    /// lacks the name.
     pub(crate) fn wants(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for =
@@ -94,7 +94,6 @@ impl Wish {
         is_asked_for && !self.no_env.iter().any(|unwanted| means(unwanted, name))
     }
 
-    /// Has the admin a `set=` for this variable?
     pub(crate) fn has_template(&self, name: &str) -> bool {
         self.admin
             .templates
@@ -102,12 +101,11 @@ impl Wish {
             .any(|template| template.name() == name)
     }
 
-    /// Does `env=` have this word?
     pub(super) fn has_word(&self, word: &str) -> bool {
         bit(word).is_some_and(|word| self.libraries.has(word))
     }
 
-    /// True if a report or a strict word judges what libraries will use, so that files are always read.
+    /// True if a report or a strict word needs the lists that files set.
     pub(super) fn judges_files(&self) -> bool {
         self.reports() || self.strictness >= Strictness::Restricted
     }

@@ -1,15 +1,14 @@
 //! `UCX_SOCKADDR_TLS_PRIORITY`: UCX's connection managers for IP addresses, in order.
 //!
-//! A server listens by all of its managers, by default `rdmacm,tcp,sockcm`; a client tries them in
-//! this order, but the next one only if none answers.  rdmacm needs the RDMA device that owns the
-//! address: a server rejects if its `UCX_NET_DEVICES` lacks it, and the client gives up (UCX 1.10
-//! to 1.22: src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`,
+//! A server listens with all managers, by default `rdmacm,tcp,sockcm`. A client tries the managers
+//! in order, the next one only if no server answers. rdmacm needs the RDMA device that owns the
+//! address. If the server's `UCX_NET_DEVICES` lacks this device, the server rejects and the client
+//! gives up (UCX 1.10 to 1.22: src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`,
 //! `ucp_cm_client_connect_cb`). tcp needs the interface, and messages then use all devices that
-//! both sides have, NICs too.  So our list comes with UCX's default without rdmacm.  UCX ignores
+//! both sides have, NICs too. So our list comes with UCX's default without rdmacm. UCX ignores
 //! unknown managers (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
 //!
-//! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device, which under tcp is no
-//! NIC.
+//! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device, under tcp an interface.
 
 use super::super::{Answer, Query, works};
 use super::{FILES, NET_DEVICES};
@@ -18,7 +17,7 @@ use crate::topology::{NicKind, Port, Topology};
 pub const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
 pub const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
 
-/// Fails if the user's settings make connections need a port that the list lacks.
+/// An error if the user's settings make connections need a port that the list lacks.
 pub fn check(query: &Query, list: &[String]) -> Result<(), &'static str> {
     if !leaves_ports_out(query.node, list) {
         return Ok(());
@@ -36,7 +35,7 @@ pub fn check(query: &Query, list: &[String]) -> Result<(), &'static str> {
     }
 }
 
-/// No answer if UCX's default works with our list.
+/// `None` if UCX's default works with our list.
 pub fn priority(query: &Query) -> Option<Answer> {
     let interfaces = query.prepared.ucx.as_ref()?.interfaces.as_ref()?;
     let list: Vec<&str> = query.ours(NET_DEVICES)?.split(',').collect();
@@ -68,7 +67,7 @@ fn leaves_ports_out<T: AsRef<str>>(node: &Topology, list: &[T]) -> bool {
     })
 }
 
-/// True for rdmacm without tcp, its only alternative since UCX 1.10, which has no sockcm.
+/// True for rdmacm without tcp: UCX since 1.10 has no sockcm, so no other manager is left.
 fn is_rdmacm_alone(priority: &str) -> bool {
     let has = |name: &str| priority.split(',').any(|item| item.trim() == name);
     has("rdmacm") && !has("tcp") && !has("*")

@@ -1,11 +1,11 @@
 //! The IP interfaces that UCX's tcp transport uses.
 //!
-//! These are up and running and have an address, `lo` too (UCX 1.11 to 1.22:
+//! UCX uses interfaces that are up, running and have an address, `lo` too (UCX 1.11 to 1.22:
 //! src/uct/tcp/tcp_iface.c `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`); since
-//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses.  UCX warns in
-//! every process if a list has other names.
+//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses. UCX warns in
+//! every process of other names in a list.
 //!
-//! The kernel prints /proc/net's tables without a lock; getifaddrs(3) waits for the lock of all
+//! The kernel prints /proc/net's tables without a lock. getifaddrs(3) waits for the lock of all
 //! interfaces, which a driver may hold while its firmware works.
 
 use super::super::ReadFile;
@@ -34,7 +34,7 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
         .filter_map(Ipv4Route::of_line)
         .filter(stands_for_an_address);
     let by_address = addresses.text.lines().filter_map(with_global_address);
-    // true if a route through a gateway leaves by the interface
+    // by interface: true if a route through a gateway uses it
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
     for (name, has_gateway) in by_route
         .map(|route| (route.interface, route.has_gateway()))
@@ -62,9 +62,9 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
 
 /// True if the route proves that its interface has an address.
 ///
-/// A host route does not: container networks have one for each container's interface, which has no
-/// address.  Nor does an IPv6 next hop, printed as gateway 0: with BGP unnumbered the node's
-/// address is on `lo`.  Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
+/// A host route is no proof: container networks have host routes to interfaces without addresses.
+/// An IPv6 next hop, printed as gateway 0, is no proof: with BGP unnumbered the node's address is
+/// on `lo`. Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
 pub fn stands_for_an_address(route: &Ipv4Route) -> bool {
     let is_to_host_or_by_ipv6 = if route.has_gateway() {
         route.gateway.is_unspecified()
@@ -82,8 +82,8 @@ fn with_global_address(line: &str) -> Option<&str> {
     columns.nth(1)
 }
 
-/// True if the kernel sets IFF_RUNNING, as it does in two states (net/core/dev.c `dev_get_flags`,
-/// `netif_oper_up`); `None` if the state is unknown.
+/// True in the two states with IFF_RUNNING (net/core/dev.c `dev_get_flags`, `netif_oper_up`);
+/// `None` if the state is unknown.
 pub fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
     match state.trim() {

@@ -1,5 +1,5 @@
 //! `UCX_TLS`, UCX's transports: `all`, a list, or after `^` a list of exclusions
-//! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is part of an item.
+//! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`). A space is part of an item.
 
 use super::super::marked;
 
@@ -26,7 +26,7 @@ pub(super) struct Transports {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gda {
     Named,
-    /// not excluded, or listed as `ib`, its alias from 1.21 on
+    /// not excluded, or listed by its alias `ib` (since 1.21)
     LeftIn,
     RuledOut,
 }
@@ -37,8 +37,8 @@ const ALL: Transports = Transports {
     gpu_initiated: Gda::LeftIn,
 };
 
-/// An item is a transport, an alias, or after `\` a transport's own name; `:aux` behind it allows
-/// connections alone (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
+/// An item is a transport, an alias, or `\` and a transport's own name. A suffix `:aux` allows only
+/// connections (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
 pub fn transports(tls: Option<&str>) -> Transports {
     let Some(value) = tls.filter(|value| !value.is_empty() && *value != "all") else {
         return ALL;

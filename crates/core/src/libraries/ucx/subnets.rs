@@ -1,10 +1,10 @@
-//! Rails between which UCX connects no NICs.
+//! Rails that UCX does not connect with each other.
 //!
-//! UCX connects InfiniBand ports of equal subnet prefixes.  Since 1.19 it connects RoCE ports only
-//! if the route to the peer's address leaves by the own interface, since 1.20.1 only if no other
+//! UCX connects InfiniBand ports of equal subnet prefixes. Since 1.19 UCX connects RoCE ports only
+//! if the route to the peer's address leaves by the port's interface, since 1.20.1 only if no other
 //! interface has a closer route (src/uct/ib/base/ib_iface.c `uct_ib_iface_dev_addr_is_reachable`,
-//! `uct_ib_iface_roce_is_routable`; src/ucs/sys/netlink.c `ucs_netlink_is_best_route`).  With a
-//! subnet for each rail a NIC reaches its own rail alone, whatever the switches connect.
+//! `uct_ib_iface_roce_is_routable`; src/ucs/sys/netlink.c `ucs_netlink_is_best_route`). With a
+//! subnet for each rail a NIC reaches only its own rail, whatever the switches connect.
 
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{LinkLayer, Network, Port, PortRef, SubnetPrefix, Topology};
@@ -18,9 +18,8 @@ pub const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 enum Subnet {
     InfiniBand(SubnetPrefix),
     Roce(Network),
-    /// no known route: UCX reads IPv6 and every table, a VRF's too (since 1.19:
-    /// src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`); the topology has only IPv4's
-    /// main table
+    /// no route in IPv4's main table, the only one in the topology; UCX reads IPv6 and all tables,
+    /// a VRF's too (since 1.19: src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`)
     Unknown(PortRef),
 }
 
@@ -30,7 +29,7 @@ pub(super) struct Separated {
 }
 
 impl Separated {
-    /// `None` if every two GPUs share a subnet, as on two planes with a NIC of each GPU on both.
+    /// `None` if every two GPUs share a subnet: each may have a NIC on both of two planes.
     pub fn new(node: &Topology, map: &NodePlacement) -> Option<Separated> {
         let of_gpus = map.gpus.iter().filter_map(|gpu| of_gpu(node, map, gpu));
         let of_gpus: BTreeSet<Vec<Subnet>> = of_gpus.collect();
@@ -61,7 +60,7 @@ impl Separated {
     }
 }
 
-/// The subnets of a GPU's NICs, none for RoCE without an IPv4 address; `None` without a NIC, or if
+/// The subnets of a GPU's NICs, empty for RoCE without an IPv4 address; `None` without NICs, or if
 /// InfiniBand's prefix is unknown.
 fn of_gpu(node: &Topology, map: &NodePlacement, gpu: &GpuPlacement) -> Option<Vec<Subnet>> {
     let (mut found, mut has_ethernet) = (Vec::new(), false);
@@ -75,7 +74,7 @@ fn of_gpu(node: &Topology, map: &NodePlacement, gpu: &GpuPlacement) -> Option<Ve
     (has_ethernet || !found.is_empty()).then_some(found)
 }
 
-/// RoCE's networks without those that contain another: UCX takes the closest route.
+/// The port's subnets, without RoCE networks that contain another: UCX takes the closest route.
 fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     let networks = &port.networks;
     match port.link_layer {
