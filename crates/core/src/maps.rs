@@ -1,7 +1,6 @@
 //! The map from GPUs to NICs, in the formats of engines that drive all GPUs of a node.
 //!
-//! Each format names the program's source file that reads it, and the release.  There is no map if
-//! it would lack a GPU or tell the wrong NIC.
+//! Each format's source file and release are at [`Format`]. A GPU without a NIC is an error.
 
 use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
@@ -10,7 +9,7 @@ use serde::Serialize;
 use std::fmt;
 use std::ops::Deref;
 
-/// The version of our JSON; grows if a field goes or changes its meaning, not with a new one.
+/// The JSON's version: a removed or changed field raises it, a new field does not.
 pub const VERSION: u32 = 1;
 
 /// `(format, extension)` of the files that `nic-placement refresh` writes beside the node file:
@@ -102,11 +101,11 @@ pub fn json(subject: Subject) -> Result<String, NoMap> {
         machine: &topology.name,
         gpus: subject.gpus.iter().enumerate().map(gpu).collect(),
     };
-    // JSON can hold all of these structures
+    // these structures always serialize
     Ok(serde_json::to_string_pretty(&map).unwrap_or_default() + "\n")
 }
 
-/// `{"0":"mlx5_0,mlx5_1","1":"mlx5_2"}`: for each GPU names without ports.
+/// `{"0":"mlx5_0,mlx5_1","1":"mlx5_2"}`: each GPU's NICs without ports.
 pub fn sglang(subject: Subject) -> Result<String, NoMap> {
     let mut entries = Vec::with_capacity(subject.gpus.len());
     for index in 0..subject.gpus.len() {
@@ -118,9 +117,9 @@ pub fn sglang(subject: Subject) -> Result<String, NoMap> {
 
 /// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: always two lists.
 ///
-/// A build of Mooncake has its own name for GPU memory
+/// Mooncake's name for AMD's GPU memory depends on its build
 /// (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
-/// tent/src/platform/rocm/rocm_probe.cpp); if the map lacks it, Mooncake takes any NIC.
+/// tent/src/platform/rocm/rocm_probe.cpp). For a name that the map lacks Mooncake takes any NIC.
 pub fn mooncake(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, .. } = subject;
     let mut lines = Vec::new();
@@ -193,7 +192,7 @@ fn names<'a>(rails: impl Iterator<Item = &'a Rail>) -> Vec<&'a str> {
     distinct(rails.map(|rail| &rail.name))
 }
 
-/// Each name once, in order: ports of one NIC share it.
+/// Each name once, in order; the ports of one NIC have one name.
 pub(crate) fn distinct<'a, N: Deref<Target = str> + 'a>(
     names: impl Iterator<Item = &'a N>,
 ) -> Vec<&'a str> {
@@ -207,7 +206,7 @@ pub(crate) fn distinct<'a, N: Deref<Target = str> + 'a>(
 }
 
 fn quoted(text: &str) -> String {
-    // JSON can hold any text
+    // a string always serializes
     serde_json::to_string(text).unwrap_or_default()
 }
 
