@@ -260,8 +260,8 @@ fn broken(
     rate: Option<u64>,
     [failed, slower]: [&[&Row]; 2],
 ) -> Vec<Rail> {
-    // a slower port counts only if a GPU has no other near NIC: a storage NIC has compute NICs
-    // beside it
+    // a slower port counts only on a rail's card or as a GPU's nearest NIC: a storage NIC has
+    // compute NICs beside it
     let is_missed = |row: &&&Row| {
         rails.iter().any(|rail| rail.card() == row.card())
             || !rails.is_empty() && table.needed_by(row, rails).is_some()
