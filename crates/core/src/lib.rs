@@ -5,8 +5,8 @@
 //! * [`topology`] is the node as data.
 //! * [`config`] parses the admin's arguments and the user's option into a [`wish`]; [`step`] is
 //!   Slurm's grant.
-//! * [`policy`] maps GPUs to NICs, [`gpus`] tasks to GPUs, [`bind`] tasks to CPUs and memory: a
-//!   [`placement`].
+//! * [`policy`] maps GPUs to NICs, [`gpus`] tasks to GPUs, [`bind`] tasks to CPUs and memory; the
+//!   result is a [`placement`].
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
 //! * [`libraries`] sets the variables that communication libraries read.
 //!

@@ -1,6 +1,7 @@
 //! The map from GPUs to NICs, in the formats of engines that drive all GPUs of a node.
 //!
-//! Each format's source file and release are at [`Format`]. A GPU without a NIC is an error.
+//! [`Format`] has the source file and release that read each format. A GPU without a NIC is an
+//! error.
 
 use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};

@@ -27,7 +27,6 @@ pub struct Rail {
     pub nic: NicIndex,
     pub name: DeviceName,
     pub port: u8,
-    /// Mbit/s
     pub rate_mbps: Option<u64>,
 }
 
@@ -56,7 +55,6 @@ pub struct Excluded {
     pub why: String,
 }
 
-/// One GPU's use of one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailUse {
     pub rail: RailIndex,
@@ -109,7 +107,6 @@ impl NodePlacement {
         (0..self.rails.len()).map(RailIndex)
     }
 
-    /// The GPUs' placements, with their positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
     }

@@ -1,7 +1,7 @@
 //! A [`Plan`] is made from a node, a wish and a step, and gives each task its [`TaskPlan`].
 //!
-//! The plugin and the tool share it, so the tool answers as srun does. Nothing in core reads or
-//! changes the system: the caller passes the facts of the task's process, and carries out the
+//! The plugin and the tool use the same plan, so the tool answers as srun does. Core neither reads
+//! nor changes the system: the caller passes the facts of the task's process, and carries out the
 //! decision.
 
 mod room;
@@ -134,7 +134,6 @@ pub struct TaskPlan<'p> {
 }
 
 impl TaskPlan<'_> {
-    /// The task's shortfalls, and the decisions that could not be carried out.
     pub fn failures(&self) -> Vec<String> {
         let notes = &self.placement.notes;
         [&notes.shortfalls[..], &notes.failures].concat()

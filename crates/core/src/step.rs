@@ -111,7 +111,7 @@ impl Room {
 pub struct Memory {
     /// the reason to keep the present policy: another program set it, or it cannot be read
     pub taken: Option<String>,
-    /// NUMA nodes of the policy that an enclosing placed step set; it may only be narrowed
+    /// NUMA nodes of the policy that an enclosing placed step set, which may only be narrowed
     pub ours: Option<NodeSet>,
     /// the cpuset's NUMA nodes for memory
     pub allowed: Option<NodeSet>,

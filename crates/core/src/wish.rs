@@ -77,7 +77,6 @@ pub struct Admin {
     pub map_files: Vec<MapFile>,
 }
 
-/// The NICs that `include=` and `exclude=` name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// if not empty, only these NICs may be rails, whatever the evidence against them

@@ -96,7 +96,7 @@ impl<'a> StepCores<'a> {
     }
 
     /// The CPUs of a task with private cores: a nearer mask by exchange if the tasks' GPUs are
-    /// known, else the near part of its own mask.
+    /// known, else the near part of the task's mask.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);

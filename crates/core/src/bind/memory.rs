@@ -73,7 +73,7 @@ pub(super) fn decided(
     let own = near.nodes.intersection(&runs_on);
     let nodes = if (1..rungs.len() - 1).contains(&reached) {
         // the CPUs are on the GPU's socket, but not only on its NUMA node; nodes without CPUs are
-        // omitted, since on Grace these are GPU memory
+        // omitted, since on Grace they hold GPU memory
         let with_cpus = near.nodes.intersection(&node.nodes_of(&node.cpus()));
         rungs[reached]
             .nodes

@@ -1,7 +1,7 @@
 //! A task's CPUs and memory, never beyond Slurm's grant to the step.
 //!
 //! By default ([`Bind::Auto`]) tasks move near their GPUs as far as every task of the step keeps
-//! its share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
+//! its share of the step's CPUs (`near`). Memory follows the CPUs (`memory`).
 
 mod cores;
 mod exchange;
@@ -95,7 +95,6 @@ pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
     }
 }
 
-/// The NUMA nodes near the task.
 struct NearNodes {
     nodes: NodeSet,
     /// true for the nodes of the task's GPUs, false for its part of the step's nodes
@@ -192,8 +191,8 @@ impl Situation<'_> {
         if bind == Bind::Auto {
             return Ok(near);
         }
-        // several tasks with `bind=core` may span NUMA nodes: a launcher's ranks, whose GPUs are
-        // unknown, divide the cores
+        // `bind=core` lets several tasks span NUMA nodes, since a launcher's ranks with unknown
+        // GPUs divide the cores
         if bind == Bind::Numa || step.tasks_here() == 1 {
             near.span().map_or(Ok(()), Err)?;
         }

@@ -5,9 +5,8 @@
 //!
 //! Tasks share masks by default, since private slices cost helper threads some per cent. On a NUMA
 //! node's shared mask tasks lose nothing while all compute, but up to half of their speed if one
-//! task wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906): sites
-//! with such programs have `bind=none` and `rollout=`. No task's private CPUs shrink below its
-//! `-c`.
+//! task wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906). Sites
+//! with such programs use `bind=none` or `rollout=`. No task's private CPUs shrink below its `-c`.
 
 use super::exchange::exchanged;
 use super::shares::{ONE, fair};
@@ -104,7 +103,7 @@ impl Mover<'_> {
     }
 }
 
-/// `[task]`: its mask.  Every task computes the same.
+/// `[task]`: its mask. Every task computes the same.
 pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
     let shares = LeastShares::new(tasks);
     let exchanged = exchanged(tasks, &shares.by_slurm).into_iter();
@@ -219,7 +218,7 @@ impl<'a> Moves<'a, '_> {
             } else if self.shares.fit(&left, ids()) {
                 self.core_parts(left, &group)
             } else if self.shares.fit(region, ids()) {
-                // other tasks may have some of these CPUs: `are_kept` judges that
+                // `are_kept` judges this later, since other tasks may have some of these CPUs
                 vec![region.clone(); group.len()]
             } else {
                 return self.last_ones(&group, ids().collect(), region);

@@ -121,7 +121,7 @@ impl<'t> StepTasks<'t> {
     }
 
     /// The CPUs' mean distance from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
-    /// local).  Unknown distances count 20, the kernel's default (include/linux/topology.h,
+    /// local). Unknown distances count 20, the kernel's default (include/linux/topology.h,
     /// `REMOTE_DISTANCE`).
     pub fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
         let weighted = |numa: &NumaNode| {

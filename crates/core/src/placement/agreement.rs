@@ -12,8 +12,8 @@ use std::fmt::Write;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agreement {
     pub version: String,
-    /// such as `8 nvidia`, empty without GPUs; models are omitted, since a step does not read them
-    /// (`audit` compares them)
+    /// such as `8 nvidia`, empty without GPUs; without models, since a step reads none (`audit`
+    /// does)
     pub gpus: String,
     /// rails in order, then `left_to_libfabric` without ports
     pub rails: Vec<RailWord>,

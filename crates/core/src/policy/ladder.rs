@@ -1,7 +1,7 @@
 //! A ladder of nearness: the first rung has the NUMA nodes of a task's GPUs, each further rung adds
 //! the nodes at the next distance, up to the whole machine.
 //!
-//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an
+//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance). On an
 //! EPYC with four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is
 //! the socket.
 

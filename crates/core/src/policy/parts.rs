@@ -1,7 +1,7 @@
 //! The number of rails of each GPU under `NicsEach::Auto`: an even part of its nearest rails.
 //!
-//! NCCL deals NICs alike (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU's local
-//! NICs have the most bandwidth and, of equals, the shortest path. The GPU uses their number
+//! NCCL also divides NICs (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU's
+//! local NICs have the most bandwidth and, of equals, the shortest path. The GPU uses their number
 //! divided by the number of GPUs local to them. NCCL rounds up, so that GPUs share a NIC. We round
 //! down: of nine NICs for eight GPUs each gets one.
 
@@ -83,9 +83,9 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Way
     (ways, rails_of)
 }
 
-/// Gives GPUs in turn one idle rail of their part, if that raises the least share, or else the
-/// next. A rail behind a full link raises none. A GPU with several rails of a card also gets the
-/// card's other rails if no share falls: the planes of a card belong together.
+/// Gives GPUs in turn one idle rail of their part, if that raises the least share, or keeps it and
+/// raises the next. A rail behind a full link raises none. A GPU with several rails of a card also
+/// gets the card's other rails if no share falls: the planes of a card belong together.
 fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

@@ -49,7 +49,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // a port of less than half of the fabric's rate goes, since a far NIC gives a GPU as much
+    // a port of less than half of the fabric's rate is excluded, since a far NIC gives a GPU as
+    // much
     let rate = most_bandwidth(&voters(&good), |row| row.port.rate_mbps).flatten();
     let slower = leave_out(&mut good, &mut map, &mut |row| {
         let is_far_slower = row.port.rate_mbps.map(|own| 2 * own) < rate;
@@ -86,7 +87,7 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
     map
 }
 
-/// Moves ports with a reason against them from `good` to `map`; returns them.
+/// Moves ports for which `why` has a reason from `good` to `map.excluded`; returns these ports.
 fn leave_out<'r, 'a>(
     good: &mut Vec<&'r Row<'a>>,
     map: &mut NodePlacement,
@@ -106,7 +107,8 @@ fn leave_out<'r, 'a>(
     left_out
 }
 
-/// The ports that decide the fabric's kind: all ports without own evidence against them, else all.
+/// The ports that decide the fabric's kind: the ports without own evidence against them, else all
+/// ports.
 fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     Some(unsuspected(good))
         .filter(|free| !free.is_empty())
@@ -296,8 +298,8 @@ fn is_like(row: &Row, rails: &[&Row]) -> bool {
         && any(&|rail| rail.place_on_card() == row.place_on_card())
 }
 
-/// Rails slower than the fabric, while the same device model runs at its rate elsewhere on the
-/// node. Other nodes hardly have this fault; a slower kind of NIC would be on all nodes.
+/// Rails slower than the fabric whose device model reaches the fabric's rate elsewhere on the node:
+/// a fault of this node, since a slower model would be slow on all nodes.
 fn degraded(rails: &[&Row], rate: Option<u64>) -> Vec<Rail> {
     let does_more = |row: &Row| {
         let mut others = rails.iter().filter(|other| other.port.rate_mbps == rate);

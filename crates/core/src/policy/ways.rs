@@ -190,7 +190,7 @@ impl<'a> Connections<'a> {
             links: BTreeMap::new(),
             distances: order::set(pairs.filter_map(|(from, to)| node.distance(from, to))),
             // A connection carries no more than one flow: on Azure's ND MI300X v5 four flows
-            // between sockets got a seventh of their bandwidth within a socket. Its bandwidth is a
+            // between sockets got a seventh of their bandwidth within a socket. The figure is a
             // part of the rails' rate, so that a description without rates gets the same answer as
             // one with rates.
             mbps: widest * through.of(PathType::Sys) / 1000,

@@ -7,7 +7,7 @@ use super::{Switch, Words};
 pub struct Rollout {
     /// 0 to 100
     percent: u8,
-    /// jobs outside the share are observed, instead of `off`
+    /// true: observe jobs outside the share; false: `off`
     observes_others: bool,
 }
 

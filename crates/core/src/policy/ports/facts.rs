@@ -15,7 +15,7 @@ pub(super) struct Row<'a> {
     pub(super) port: &'a Port,
     /// true if `include=` names the NIC: no evidence counts against it
     pub(super) wanted: bool,
-    /// the NIC's PCI device id; two NICs that share it hardly ever differ in vendor
+    /// the NIC's PCI device id; NICs with equal ids hardly ever differ in vendor
     pub(super) device: Option<u16>,
     /// the reason why the port does not work
     pub(super) failure: Option<String>,
@@ -23,9 +23,8 @@ pub(super) struct Row<'a> {
     pub(super) was_rail: bool,
     /// the physical function, if the NIC is a virtual one
     physfn: Option<PciAddress>,
-    /// number of the NIC's virtual functions
     vfs: Option<u32>,
-    /// true if a virtual function of it is a NIC of the node
+    /// true if one of its virtual functions is a NIC of the node
     shows_vf: bool,
     ascent: OnceCell<Ascent>,
 }

@@ -130,8 +130,8 @@ impl<'p> Solved<'p> {
         }
         let mut levels = there.shares.0.iter().zip(&score.shares.0);
         if let Some((&level, _)) = levels.find(|(after, before)| after != before) {
-            // of the GPUs that fell to `level` or below, names the one that has most, of equals the
-            // one that moved
+            // reports the GPU that fell to `level` or below and has most; of equals, the GPU that
+            // moved
             let fallen =
                 (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
             let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));

@@ -6,13 +6,12 @@ use super::load::Move;
 use super::problem::{PARTS, path_digit};
 use std::cmp::{Ordering, Reverse};
 
-/// Rounds in which each rail of each GPU is compared with each other rail.  Real nodes need three.
+/// Rounds in which each rail of each GPU is compared with each other rail. Real nodes need three.
 const ROUNDS: usize = 8;
 /// Comparisons in all rounds together, a bound on the step's time: 256 GPUs with 8 of 64 NICs each
 /// have too many for one round, 16 GPUs with 2 of 32 have all eight rounds.
 const COMPARISONS: usize = 8192;
 
-/// The answer after all moves and exchanges that gain.
 pub(super) fn improved(answer: Solved) -> Solved {
     let problem = answer.problem;
     let in_one_round = problem.wants.iter().sum::<usize>() * problem.rails();
@@ -132,7 +131,7 @@ impl Improving<'_> {
     }
 
     /// A quick test: false if the move hardly gains. The test may miss gains of other GPUs, since a
-    /// GPU with several rails can make up for a loss on one.
+    /// GPU with several rails can make up for a loss on one rail.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {

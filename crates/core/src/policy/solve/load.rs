@@ -3,7 +3,6 @@
 use super::RailSet;
 use super::problem::{PARTS, Problem};
 
-/// One GPU gives up a rail and takes another.
 #[derive(Clone, Copy)]
 pub(super) struct Move {
     pub(super) gpu: usize,
@@ -56,9 +55,9 @@ impl<'p> Load<'p> {
             .for_each(|link| self.reckon(link));
     }
 
-    /// Sets `levels` as after these moves, but not `joining`. Returns the old level of each link on
-    /// the moves' paths, once for each path. [`Load::undo`] must follow, or [`Load::reckon`] for
-    /// each of these links.
+    /// Sets `levels`, but not `joining`, to the values after these moves. Returns the old level of
+    /// each link on the moves' paths, once for each path. [`Load::undo`] must follow, or
+    /// [`Load::reckon`] for each of these links.
     pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
         let problem = self.problem;
         let mut before = Vec::with_capacity(16 * moves.len());

@@ -62,8 +62,9 @@ impl Problem {
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// Adds the next path, GPU by GPU and rail by rail. `lets_through`: its bandwidth in Mbit/s but
-    /// for shared links. `of_gpu`, `of_rail`, `between`: its shared links besides the rail.
+    /// Adds the next path, GPU by GPU and rail by rail. `lets_through`: its bandwidth in Mbit/s
+    /// without regard to shared links. `of_gpu`, `of_rail`, `between`: its shared links besides the
+    /// rail.
     pub(crate) fn add_path(
         &mut self,
         lets_through: u64,

@@ -1,5 +1,3 @@
-//! A set of rails, a bit for each.
-
 /// The most rails of a node: the bits of a `u64`.
 pub(crate) const MOST_RAILS: usize = 64;
 
@@ -8,7 +6,6 @@ pub(crate) const MOST_RAILS: usize = 64;
 pub struct RailSet(u64);
 
 impl RailSet {
-    /// The first `count` rails of a node.
     pub fn first(count: usize) -> RailSet {
         (0..count.min(MOST_RAILS)).collect()
     }
