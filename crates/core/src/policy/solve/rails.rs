@@ -1,3 +1,5 @@
+//! A set of rails, a bit for each.
+
 /// The most rails of a node: the bits of a `u64`.
 pub(crate) const MOST_RAILS: usize = 64;
 
