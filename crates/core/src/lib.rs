@@ -1,18 +1,19 @@
-//! What nic-placement knows and decides, without a word of Slurm's.
+//! The decisions of nic-placement: pure functions of the node, the wish and the step.
 //!
-//! Read [`plan`] first: it is the story in one type.  Then in the order of the data:
+//! Read [`plan`] first: it calls the other modules. In the order of the data:
 //!
-//! * [`discover`] reads `/sys` and `/proc`, [`platform`] holds built-in machines, [`topology`] is what either yields;
-//!   [`node`] picks one of them.
-//! * [`config`] reads what the admin and the user want, a [`wish`]; [`step`] is what Slurm granted.
-//! * [`policy`] decides which GPU uses which NIC, [`gpus`] which task has which GPUs, [`bind`] where a task runs: a [`placement`].
+//! * [`topology`] is the node as data.
+//! * [`config`] parses the admin's arguments and the user's option into a [`wish`]; [`step`] is
+//!   Slurm's grant.
+//! * [`policy`] maps GPUs to NICs, [`gpus`] tasks to GPUs, [`bind`] tasks to CPUs and memory; the
+//!   result is a [`placement`].
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
-//! * [`libraries`] turns all of it into what the communication libraries and people read.
+//! * [`libraries`] sets the variables that communication libraries read.
 //!
-//! ARCHITECTURE.md tells why it is cut this way.
+//! ARCHITECTURE.md has the reasons for this division.
 #![forbid(unsafe_code)]
 
-// the files that other crates' unit tests share name this crate
+// test files shared with other crates name this crate
 #[cfg(test)]
 extern crate self as nic_placement_core;
 

@@ -206,7 +206,7 @@ pub(crate) fn distinct<'a, N: Deref<Target = str> + 'a>(
 }
 
 fn quoted(text: &str) -> String {
-    // JSON can hold any text
+    // a string always serializes
     serde_json::to_string(text).unwrap_or_default()
 }
 

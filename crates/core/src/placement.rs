@@ -27,7 +27,6 @@ pub struct Rail {
     pub nic: NicIndex,
     pub name: DeviceName,
     pub port: u8,
-    /// Mbit/s
     pub rate_mbps: Option<u64>,
 }
 
@@ -56,23 +55,22 @@ pub struct Excluded {
     pub why: String,
 }
 
-/// One GPU's use of one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailUse {
     pub rail: RailIndex,
     pub path: PathType,
-    /// the GPU's bandwidth with the rail's other users, in Mbit/s; `None` if no rate is known
+    /// the GPU's bandwidth in Mbit/s while all users of the rail send; `None` if no rate is known
     pub share_mbps: Option<u64>,
     pub users: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
-    /// best first; empty if there is no rail to choose
+    /// best first; empty if the node has no usable rail
     pub choices: Vec<RailUse>,
     pub numa_node: Option<u32>,
     pub reason: String,
-    /// what the policy promises but this node lacks
+    /// such as `GPU 3: rail 3 (mlx5_3:1) is broken`
     pub shortfall: Option<String>,
 }
 
@@ -82,15 +80,15 @@ pub struct NodePlacement {
     pub policy: Policy,
     /// in rail order
     pub rails: Vec<Rail>,
-    /// rails of `rails=` by their number, the others behind; empty without `rails=`
+    /// the rails in the order of `rails=`, then all others; empty without `rails=`
     pub numbered_by_admin: Vec<RailIndex>,
-    /// Rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other rails', or
-    /// their own if higher.  `excluded` has the reasons.
+    /// Rails that fail now, in rail order; rail numbers count them too. Their rate is the fabric's,
+    /// or their own if higher. `excluded` has the reasons.
     pub broken: Vec<Rail>,
-    /// rails that came up at less than others of their device: a list for all of NCCL's ranks may leave them out
+    /// rails slower than others of their device model; NCCL's list for all ranks may omit them
     pub degraded: Vec<Rail>,
     pub excluded: Vec<Excluded>,
-    /// NICs of EFA and Slingshot among `excluded` that may be used: libfabric chooses among them
+    /// EFA and Slingshot NICs of `excluded`, among which libfabric chooses
     pub left_to_libfabric: Vec<NicIndex>,
     pub gpus: Vec<GpuPlacement>,
     pub diagnostics: Vec<Diagnostic>,
@@ -109,12 +107,11 @@ impl NodePlacement {
         (0..self.rails.len()).map(RailIndex)
     }
 
-    /// The GPUs' placements, with their positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
     }
 
-    /// Does libfabric choose the NIC of this name, rather than we or a fault keep it out?
+    /// True for the name of a NIC in `left_to_libfabric`.
     pub fn is_left_to_libfabric(&self, topology: &Topology, nic: &str) -> bool {
         topology
             .nic_index(nic)
@@ -134,18 +131,18 @@ pub struct TaskPlacement {
     pub local_id: u32,
     pub global_id: u32,
     pub gpus: Vec<GpuIndex>,
-    /// the GPUs that its program counts, from 0 in this order
+    /// the GPUs visible to the program, in its order
     pub seen: Vec<GpuIndex>,
-    /// its rails, each with the nearest path from one of its GPUs (or CPUs)
+    /// each with its path from the nearest of the task's GPUs, or from its CPUs
     pub rails: Vec<(RailIndex, PathType)>,
     pub cpus: CpuSet,
-    /// true if `cpus` are other than the task has
+    /// true if `cpus` differ from the task's present CPUs
     pub moves: bool,
-    /// memory comes from these nodes (os indices) first; empty if the policy stays
+    /// NUMA nodes (OS indices) of the new memory policy; empty keeps the present policy
     pub mems: NodeSet,
-    /// true if it comes from these nodes alone
+    /// true if memory may come from `mems` only
     pub fences: bool,
-    /// cores for the task's own threads, if counted
+    /// cores for the task's threads under `omp=on`, if known
     pub threads: Option<usize>,
     pub notes: Notes,
 }
@@ -153,19 +150,19 @@ pub struct TaskPlacement {
 /// Sentences on a task, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// for the user, one for each answer
+    /// for the user: on GPUs, NICs, CPUs and memory
     pub reasons: Vec<String>,
-    /// for the admin; among the reasons too
+    /// for the admin; `reasons` has it too
     pub warning: Option<String>,
-    /// the affinity stays, though nearer would be better: the step has no CPUs near the GPU, or too few
+    /// the reason why the task stays far from its GPU: the step has no near CPUs, or too few
     pub far: Option<String>,
-    /// what the task wanted and cannot have
+    /// requests that cannot be met, such as `bind=core`
     pub missed: Vec<String>,
-    /// what the policy promised, or a strict word asked for, and the task lacks
+    /// broken promises of the policy, and violations of the strictness
     pub shortfalls: Vec<String>,
-    /// what was decided and could not be carried out
+    /// decisions that could not be carried out
     pub failures: Vec<String>,
-    /// true if this kernel has no such memory policy
+    /// true if the kernel lacks the memory policy
     pub memory_stays: bool,
 }
 
@@ -179,18 +176,18 @@ impl Notes {
 pub struct Variable<'a> {
     pub name: Cow<'a, str>,
     pub change: Change,
-    /// the value that counts all the same, which a configuration file of its library's gives
+    /// the value in the library's configuration file, which overrules the variable
     pub of_file: Option<String>,
     pub why: Cow<'a, str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// there was no value before, or one of ours
+    /// new, or instead of a value that we set earlier
     Set(String),
     KeepUsers(String),
-    /// our own earlier value goes
+    /// unset a value that we set earlier
     Remove,
-    /// it has no value and gets none
+    /// stays unset
     Leave,
 }

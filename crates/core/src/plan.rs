@@ -1,7 +1,8 @@
-//! The story in one type: a node, a wish and a step make a plan, which answers for each task.
+//! A [`Plan`] is made from a node, a wish and a step, and gives each task its [`TaskPlan`].
 //!
-//! The plugin and the tool both use it, so the tool cannot answer differently from srun.  Nothing here reads
-//! or changes the system: the caller passes the facts of the task's process, and carries out the decision.
+//! The plugin and the tool use the same plan, so the tool answers as srun does. Core neither reads
+//! nor changes the system: the caller passes the facts of the task's process, and carries out the
+//! decision.
 
 mod room;
 mod task;
@@ -32,7 +33,7 @@ impl Wish {
     }
 }
 
-/// One step's plan for one node: everything that its tasks share.
+/// One step's plan for one node, shared by its tasks.
 #[derive(Clone)]
 pub struct Plan {
     pub node: Arc<Topology>,
@@ -43,13 +44,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Decides for the node.  `read` reads a site's configuration file, and is called only if the answer can change a
-    /// variable.
+    /// The step's plan. `read` returns the text of a site's configuration file; it is called only
+    /// if that text can change a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// Decides; in a task `were` has the rails of the step's plan.
+    /// The plan; `were` has the rails of the step's plan if a task makes another.
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);
@@ -110,7 +111,7 @@ impl Plan {
         [self.prepared.diagnostics(), self.map.diagnostics.clone()].concat()
     }
 
-    /// The variables that a task's evidence must hold if the task has them, and `more`: sorted.
+    /// Names of the variables to copy into a task's [`Evidence`], with `more`, sorted.
     pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<Cow<'static, str>> {
         let names = libraries::NAMES.into_iter().filter(|name| !name.is_empty());
         let mut names: Vec<_> = names.map(Cow::from).collect();
@@ -133,7 +134,6 @@ pub struct TaskPlan<'p> {
 }
 
 impl TaskPlan<'_> {
-    /// The shortfalls, and what could not be carried out.
     pub fn failures(&self) -> Vec<String> {
         let notes = &self.placement.notes;
         [&notes.shortfalls[..], &notes.failures].concat()
@@ -143,7 +143,7 @@ impl TaskPlan<'_> {
         !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True if the task got no NIC and no strict word asks for one: the node lacks it, not the task.
+    /// True for a task without NICs under `best-effort`: the node has none for it.
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }

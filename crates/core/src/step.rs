@@ -28,8 +28,8 @@ pub struct Step {
     pub starter: Starter,
     /// on this node
     pub tasks: u32,
-    /// a lower bound, since neither Slurm nor the launcher gives a number. Nothing is divided by
-    /// it: each task may know another
+    /// true if `tasks` is a lower bound, since neither Slurm nor the launcher gives the number. No
+    /// share is computed from a bound, since each task may see another
     pub uncounted: bool,
     /// on all nodes
     pub total_tasks: u32,
@@ -47,14 +47,14 @@ pub struct Step {
     pub words: Vec<&'static str>,
     pub gpus: Option<String>,
     pub srun: Option<String>,
-    /// by Slurm's count
+    /// the job's cores here, by Slurm's count
     pub job_cores: Option<usize>,
-    /// no other job has a task here, nor will have one
+    /// true if no other job has or can get a task here
     pub alone_on_node: bool,
 }
 
-/// A step's grant in Slurm's units: on a node with `CPUs=64` and 64 cores of two threads `-c 4` is
-/// four cores, with both threads of each.
+/// A step's grant in Slurm's units. With `CPUs=64` on 64 cores of two threads, `-c 4` means four
+/// cores, with both threads of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// threads or cores
@@ -70,15 +70,16 @@ pub struct Task {
     /// in the step, from 0
     pub global_id: u32,
     pub gpus: GpuGrant,
-    /// `None` if no more is known than the evidence in `gpus`
+    /// `None`: find the GPUs by the evidence in `gpus`
     pub known: Option<TaskGpus>,
-    /// NICs that this task may not open, but others of the job may; the map omits NICs closed to
+    /// NICs closed to this task and open to other tasks of the job; the map omits NICs closed to
     /// the whole job
     pub denied_nics: Vec<NicIndex>,
     pub cpus: CpuSet,
-    /// CPUs of all tasks of the step here: the most that a task may get
+    /// CPUs of all the step's tasks here; a task may get no CPU beyond them
     pub step_cpus: CpuSet,
-    /// slurmd's masks by local id, used in turn if fewer than tasks; empty if it bound no task
+    /// slurmd's masks by local id, reused in turn if fewer than the tasks; empty if slurmd bound no
+    /// task
     pub masks: Vec<CpuSet>,
     pub threads_per_core: Option<usize>,
     /// such as `gpu:per_task:1`
@@ -98,21 +99,21 @@ pub struct Room {
 }
 
 impl Room {
-    /// Bytes of a variable with its NUL, at most (`MAX_ARG_STRLEN`, linux/binfmts.h: 32 pages of 4
-    /// KiB).
+    /// execve(2)'s limit on one variable with its NUL (`MAX_ARG_STRLEN`, linux/binfmts.h: 32 pages
+    /// of 4 KiB).
     pub const LONGEST: usize = 128 * 1024;
-    /// Bytes that each string costs besides its own: its NUL and a pointer.
+    /// Bytes of each string's NUL and pointer.
     pub const EACH: usize = 9;
 }
 
 /// A task's memory policy before we change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// the reason to keep the present policy: it was set before, or it cannot be read
+    /// the reason to keep the present policy: another program set it, or it cannot be read
     pub taken: Option<String>,
-    /// NUMA nodes of our own policy, from a placed step around this one; it may be narrowed
+    /// NUMA nodes of the policy that an enclosing placed step set, which may only be narrowed
     pub ours: Option<NodeSet>,
-    /// NUMA nodes of the cpuset with memory
+    /// the cpuset's NUMA nodes for memory
     pub allowed: Option<NodeSet>,
 }
 
@@ -132,19 +133,21 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
     pub variables: BTreeMap<&'static str, String>,
-    /// by GPU of the topology
+    /// `[gpu of the topology]`
     pub access: Vec<Access>,
 }
 
-/// A task's GPUs, and how they are known.
+/// A task's GPUs, and the evidence for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskGpus {
     /// in the program's order
     pub own: Vec<GpuIndex>,
-    /// the GPUs that the program counts: `own`, or all among which a rank or a local id chose it
+    /// the GPUs visible to the program: `own`, or the list from which a rank or a local id chose
+    /// `own`
     pub seen: Vec<GpuIndex>,
     pub reason: String,
-    /// a GPU of each task here, if no two share one: by `gpu=local-id` or a launcher's lists
+    /// `[local id]`: each task's GPU, if no two tasks share one (`gpu=local-id`, or a launcher's
+    /// lists)
     pub by_local_id: Option<Vec<GpuIndex>>,
 }
 
@@ -159,8 +162,8 @@ impl TaskGpus {
     }
 }
 
-/// A task's right to open a device node, by faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`: it
-/// asks the device cgroup too, and opens nothing.
+/// A task's right to open a device node, by faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`: the
+/// kernel asks the device cgroup too, and opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Allowed,

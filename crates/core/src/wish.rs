@@ -1,5 +1,5 @@
-//! The user's words, the admin's arguments, and the wish that both make, as data. `config` parses
-//! them.
+//! The user's and the admin's settings as data ([`Words`], [`Admin`]), and their combination
+//! ([`Wish`]). `config` parses them.
 
 mod asked;
 pub mod pattern;
@@ -77,22 +77,21 @@ pub struct Admin {
     pub map_files: Vec<MapFile>,
 }
 
-/// The NICs that `include=` and `exclude=` name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// if not empty, only these, whatever the evidence against them
+    /// if not empty, only these NICs may be rails, whatever the evidence against them
     pub include: Vec<Pattern>,
     pub exclude: Vec<Pattern>,
     /// NICs that no task of the job may open, with the reason
     pub unopenable: Vec<(NicIndex, String)>,
 }
 
-/// The part of a path's narrowest rate that arrives, in thousandths, by kind of path: weighs a far
-/// idle NIC against a near shared one.
+/// The bandwidth that a path keeps, in thousandths of its narrowest rate, by kind of path: weighs a
+/// far idle NIC against a near shared one.
 ///
-/// The order is certain, the figures are estimates (measurements: benches/README.md). PHB and NODE:
-/// the median over kinds of CPUs, with no measurement of NODE below PHB. SYS: the least of one
-/// flow; several flows at once had less.
+/// The figures are estimates (benches/README.md); only their order is certain. PHB and NODE: the
+/// median over CPU models; no measurement has NODE below PHB. SYS: the least measured for one flow;
+/// several flows at once got less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
@@ -115,11 +114,11 @@ impl Through {
 /// Reachability between NICs (`fabric=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fabric {
-    /// no `fabric=`: libraries judge by subnets
+    /// no `fabric=`: libraries compare subnets
     #[default]
     Unsaid,
     Routed,
-    /// NICs reach their own rail alone
+    /// a NIC reaches only NICs of its own rail
     IsolatedRails,
 }
 
@@ -170,13 +169,13 @@ pub struct Wish {
     pub bind: Bind,
     pub mem: Mem,
     pub omp: bool,
-    /// the user's `bind=` holds beside `--cpu-bind=none`, which switches off Slurm's own binding
+    /// the user's `bind=` overrides `--cpu-bind=none`, which only switches off Slurm's own binding
     pub bind_by_user: bool,
     pub by_user: bool,
     pub libraries: Libraries,
     pub env_names: Vec<String>,
     pub no_env: Vec<String>,
-    /// omit the reasons for GPUs' NICs, where no log shows them: with hundreds of GPUs and NICs that
+    /// omit the reasons for GPUs' NICs if no log shows them: with hundreds of GPUs and NICs this
     /// saves a third of a step's time
     pub wordless: bool,
 }
@@ -187,7 +186,7 @@ impl Wish {
         self.verbose || self.dry_run
     }
 
-    /// True if steps are placed, unless the admin disabled that.
+    /// True if steps are placed, unless [`Admin::disabled`].
     pub fn places(&self) -> bool {
         self.enabled && !self.observe
     }

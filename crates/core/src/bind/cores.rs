@@ -1,16 +1,16 @@
 //! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
 //!
-//! No task knows another's GPUs or waits for it.  So a task's cores follow from facts that all
-//! tasks of the step share: the topology, slurmd's masks and Slurm's rule for GPUs.  Its own GPUs
-//! only choose among its own parts of the NUMA nodes; no two tasks share a part.
+//! No task knows another task's GPUs or waits for another task. A task's cores follow from facts
+//! that all tasks of the step share: the topology, slurmd's masks and Slurm's rule for GPUs. A
+//! task's own GPUs only choose among its parts of the NUMA nodes; no two tasks share a part.
 
 use super::near::{LeastShares, even_parts, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// CPUs that no other task of the step gets, and their origin.  They are near `near` if the task
-/// gets cores there and all tasks keep their shares.  All tasks get the same error.
+/// The task's private CPUs and their origin: on `near` if the task gets cores there and all tasks
+/// keep their shares. An error is the same in all tasks.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -35,8 +35,8 @@ pub(super) fn own_cores(
     }
 }
 
-/// The cores on `cpus` that a task can use alone: its own, else an even share; `None` if the number
-/// of tasks is unknown.
+/// The number of cores on `cpus` for the task's threads: all its private cores, else an even share;
+/// `None` if the number of tasks is unknown.
 pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = node.cores();
     if cores.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) 
 /// The step's cores on this node, the same for all tasks.
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
-    /// each core's threads in the step
+    /// `[core]`: its threads in the step
     cores: Vec<CpuSet>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> StepCores<'a> {
         Self { tasks, cores }
     }
 
-    /// True if each task has a core of which no other has a thread.
+    /// True if each task has a core, and no core is in two tasks' masks.
     fn masks_are_private(&self) -> bool {
         let masks = self.tasks.all_masks();
         let has_one = |mask: &CpuSet| self.cores.iter().any(|core| core.intersects(mask));
@@ -95,8 +95,8 @@ impl<'a> StepCores<'a> {
         cores
     }
 
-    /// The mask of a task with private cores, or a nearer one in exchange if the tasks' GPUs are
-    /// known.
+    /// The CPUs of a task with private cores: a nearer mask by exchange if the tasks' GPUs are
+    /// known, else the near part of the task's mask.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -114,8 +114,9 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// Each NUMA node's cores, divided evenly among the tasks with GPUs there.  If GPUs are
-    /// unknown, all tasks divide each NUMA node, and this one keeps its parts near `near`.
+    /// The task's part of the cores. Each NUMA node is divided evenly among the tasks with GPUs
+    /// there. If GPUs are unknown, each NUMA node is divided among all tasks, and this task keeps
+    /// its parts near `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (node, tasks) = (self.tasks.node, &self.tasks);
         let nodes = node.nodes_of(&union(&self.cores));
@@ -144,7 +145,8 @@ impl<'a> StepCores<'a> {
                 return Err(FEW);
             }
             let here = even_parts(&cores, sharers.len());
-            // a task with unknown GPUs may have its part of one NUMA node only: each must be enough
+            // a task with unknown GPUs may get its part of one NUMA node only, so each part must
+            // hold its share
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);
             }

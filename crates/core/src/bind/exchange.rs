@@ -1,12 +1,12 @@
 //! Tasks far from their GPUs exchange masks, so that some come nearer and none gets farther away.
 //!
-//! Only tasks with equal shares swap, and only whole masks: so each keeps its share, however Slurm
-//! counts, and no core is divided anew.
+//! Only tasks with equal shares exchange, and only whole masks: each task keeps its share of CPUs
+//! and of cores, and no core is divided anew.
 
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
 
-/// `[task]`: the task whose mask it takes, its own without an exchange.
+/// `[task]`: the task whose mask it takes; itself without an exchange.
 pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
     let mut takes: Vec<usize> = (0..tasks.len()).collect();
     if tasks.share_one_mask() {
@@ -27,7 +27,7 @@ pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
             let there = away(task, place);
             let may =
                 task == place || (there <= own[task] && tasks.may_run(mask(task), mask(place)));
-            // of equally near assignments the one with the fewest changes
+            // of equally near assignments, the one with the fewest exchanges is cheapest
             may.then(|| 2 * alike.len() as u64 * there + u64::from(task != place))
         };
         for (task, place) in assigned(alike.len(), cost).into_iter().enumerate() {
@@ -37,8 +37,8 @@ pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
     takes
 }
 
-/// `[taker]`: its place in the cheapest assignment of `count` places to as many takers.  `None`
-/// forbids a place, never that of the taker's own number.
+/// `[taker]`: its place in the cheapest assignment of `count` places to `count` takers. A cost of
+/// `None` forbids a place; taker k may always have place k.
 ///
 /// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and
 /// Volgenant 1987).

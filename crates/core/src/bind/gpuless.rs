@@ -5,14 +5,14 @@
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// A task's NUMA nodes; the error says why it has no part of its own.
+/// The task's part of the step's NUMA nodes; the error is the reason for none.
 pub(super) fn nodes(
     node: &Topology,
     step: &Step,
     task: &Task,
     asked: bool,
 ) -> Result<NodeSet, String> {
-    // a list names GPUs that were not identified, such as MIG devices: the task belongs near these
+    // a task has GPUs if its variables list any, even unidentified ones such as MIG devices
     let is_listed = |vendor: &GpuVendor| {
         let list = task.gpus.variables.get(vendor.list_variable());
         list.is_some_and(|list| names_gpus(list))

@@ -1,7 +1,7 @@
 //! A task's CPUs and memory, never beyond Slurm's grant to the step.
 //!
 //! By default ([`Bind::Auto`]) tasks move near their GPUs as far as every task of the step keeps
-//! its share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
+//! its share of the step's CPUs (`near`). Memory follows the CPUs (`memory`).
 
 mod cores;
 mod exchange;
@@ -30,7 +30,7 @@ pub(crate) struct Situation<'a> {
     pub wish: &'a Wish,
 }
 
-/// CPUs to move to, if any, and why.
+/// The CPUs to move to, if any, and the reason.
 type Decided = (Option<CpuSet>, String);
 
 fn far(notes: &mut Notes, why: String) -> Decided {
@@ -43,7 +43,7 @@ fn out_of_reach(notes: &mut Notes, why: String) -> Decided {
     far(notes, why)
 }
 
-/// The task's placement but for its NICs.
+/// The task's placement without its NICs.
 pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
     let &Situation {
         topology,
@@ -95,10 +95,9 @@ pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
     }
 }
 
-/// The NUMA nodes near the task.
 struct NearNodes {
     nodes: NodeSet,
-    /// true for nodes of the task's GPUs, false for some of the step's nodes
+    /// true for the nodes of the task's GPUs, false for its part of the step's nodes
     of_gpus: bool,
 }
 
@@ -141,15 +140,15 @@ fn stays_by_memory(how: &str) -> String {
     format!("{}, and it stays by its memory", asked_for("mem-bind", how))
 }
 
-/// The error is the reason if the program binds itself.
+/// An error if the program binds itself.
 fn bound_by_program(step: &Step) -> Result<(), String> {
     let binds = |binder| Err(format!("`{binder}` binds the program"));
     step.binder.map_or(Ok(()), binds)
 }
 
 impl Situation<'_> {
-    /// The NUMA nodes of the task's GPUs, without GPUs its part of the step's; the error says why
-    /// none.
+    /// The NUMA nodes of the task's GPUs, or without GPUs its part of the step's nodes; the error
+    /// is the reason for none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
         let (node, wish) = (self.topology, self.wish);
         if !node.provenance.is_this_system() && !wish.admin.trust_topology {
@@ -160,7 +159,7 @@ impl Situation<'_> {
         let nodes = if of_gpus {
             nodes_of(node, self.gpus).ok_or("the kernel names no NUMA node for its GPU")?
         } else {
-            // `--cpu-bind` or a launcher chose NUMA nodes together with the CPUs
+            // a binding by `--cpu-bind` or a launcher has chosen the NUMA nodes too
             let asked = wish.by_user && wish.bind != Bind::None && self.users_binding().is_none();
             gpuless::nodes(node, self.step, self.task, asked)?
         };
@@ -192,7 +191,8 @@ impl Situation<'_> {
         if bind == Bind::Auto {
             return Ok(near);
         }
-        // `bind=core` divides cores among a launcher's ranks, whose GPUs are unknown
+        // `bind=core` lets several tasks span NUMA nodes, since a launcher's ranks with unknown
+        // GPUs divide the cores
         if bind == Bind::Numa || step.tasks_here() == 1 {
             near.span().map_or(Ok(()), Err)?;
         }
@@ -202,8 +202,8 @@ impl Situation<'_> {
         Ok(near)
     }
 
-    /// The user's or a launcher's binding.  Beside the user's `bind=`, `--cpu-bind=none` does not
-    /// count: engines use it for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
+    /// The user's or a launcher's binding. `--cpu-bind=none` gives way to the user's `bind=`, since
+    /// engines set it for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
     /// examples/wide_ep/slurm_scripts).
     fn users_binding(&self) -> Option<&String> {
         let over_none = self.wish.bind_by_user || self.wish.admin.none_is_unbound;
@@ -212,8 +212,8 @@ impl Situation<'_> {
         how.filter(|how| !(gives_way && *how == "none"))
     }
 
-    /// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity
-    /// and task/cgroup (slurm.conf's TaskPlugin) steps run on all CPUs, and near ones may be other
+    /// True if the task has more CPUs than Slurm counts for its job here. Without task/affinity and
+    /// task/cgroup (slurm.conf's TaskPlugin) a step runs on all CPUs, and near CPUs may be other
     /// jobs'.
     fn has_cpus_of_other_jobs(&self) -> bool {
         let task = self.task;
@@ -268,7 +268,8 @@ impl Situation<'_> {
         self.moved(cpus, &place)
     }
 
-    /// The task's mask, by facts that all tasks of the step have; the error says why they do not.
+    /// The task's mask, computed from facts that all tasks of the step share; the error is the
+    /// reason why these facts do not suffice.
     fn mask_by_shares(
         &self,
         near: &NearNodes,
@@ -283,7 +284,7 @@ impl Situation<'_> {
                 "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
             );
         }
-        // the number of tasks is unknown: all of its CPUs may be this one's
+        // with an unknown number of tasks, the task's share may be all of its CPUs
         if self.step.uncounted {
             return Ok(own.clone());
         }
@@ -302,7 +303,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the other tasks follow Slurm's rule: this one gets the mask that they leave it
+        // the other tasks compute by Slurm's rule, and leave this task the mask of that rule
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),
@@ -310,7 +311,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The most tasks whose GPUs can be on these NUMA nodes, if no two tasks share a GPU.
+    /// The most tasks that can have GPUs on these NUMA nodes; `None` if tasks may share a GPU.
     fn most_with_gpus_on(&self, nodes: &NodeSet) -> Option<usize> {
         let (node, gpus) = (self.topology, self.gpus);
         if gpus.is_empty() || !have_own_gpus(self.task) {
@@ -325,8 +326,7 @@ impl Situation<'_> {
         Some(counts.into_iter().max()? / gpus.len())
     }
 
-    /// Keeps a mask that is not near the GPU, and names a remedy.  `unlike`: why the task cannot
-    /// decide as the others do.
+    /// Keeps a far mask, and names a remedy. `unlike`: the error of `mask_by_shares`.
     fn far(
         &self,
         near: &NearNodes,

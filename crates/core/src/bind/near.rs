@@ -1,14 +1,12 @@
 //! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
-//! A task's share, of CPUs and of cores, is what Slurm's masks give it, or what it asked for if
-//! that is less.  If shares could shrink, four tasks of four CPUs each would all move to the one
-//! free core near their GPUs.
+//! A task's share of CPUs and of cores is its share of Slurm's masks, or its `-c` if less. Without
+//! this rule, four tasks of four CPUs each would all move to the one free core near their GPUs.
 //!
-//! Masks are shared by default, since private slices cost helper threads some per cent.  On a NUMA
+//! Tasks share masks by default, since private slices cost helper threads some per cent. On a NUMA
 //! node's shared mask tasks lose nothing while all compute, but up to half of their speed if one
-//! wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906).  No task's
-//! private CPUs shrink below what it asked for.
-//! `bind=none` and `rollout=` are for sites whose programs burst.
+//! task wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906). Sites
+//! with such programs use `bind=none` or `rollout=`. No task's private CPUs shrink below its `-c`.
 
 use super::exchange::exchanged;
 use super::shares::{ONE, fair};
@@ -25,7 +23,7 @@ pub(super) struct LeastShares {
     cores: Vec<CpuSet>,
     /// `[task]`: its share by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
-    /// `[task]`: the lesser of `by_slurm` and what it asked for
+    /// `[task]`: the lesser of `by_slurm` and its `-c`
     least: Vec<[u64; 2]>,
 }
 
@@ -91,11 +89,11 @@ impl LeastShares {
 struct Mover<'t> {
     id: usize,
     gpu_nodes: &'t NodeSet,
-    /// the step's CPUs around these NUMA nodes, nearest first; each set holds the ones before
+    /// the step's CPUs on each rung around these NUMA nodes, nearest first
     regions: Rc<[CpuSet]>,
-    /// the region of its mask
+    /// index of the smallest region that holds its mask
     here: usize,
-    /// the region to reach; `here` to stay
+    /// index of the region to reach; `here` to stay
     target: usize,
 }
 
@@ -105,7 +103,7 @@ impl Mover<'_> {
     }
 }
 
-/// `[task]`: its mask.  Every task computes the same.
+/// `[task]`: its mask. Every task computes the same.
 pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
     let shares = LeastShares::new(tasks);
     let exchanged = exchanged(tasks, &shares.by_slurm).into_iter();
@@ -115,7 +113,7 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
         shares,
         movers: movers(tasks, &masks),
     };
-    // the loop ends: each turn sends a task one region farther out
+    // the loop ends, since each turn sends a task one region farther out
     loop {
         let mut near = masks.clone();
         let mut give_way = moves.narrow(&mut near);
@@ -124,7 +122,7 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
                 let away = |mask: &CpuSet| tasks.distance(mask, mover.gpu_nodes);
                 away(&near[mover.id]) > away(&masks[mover.id])
             };
-            // target 0 is the GPUs' own NUMA nodes: nothing is nearer, and most tasks reach it
+            // nothing is nearer than target 0, the GPUs' own NUMA nodes
             let not_there = moves.moving().filter(|mover| mover.target > 0);
             give_way = not_there.filter(is_farther).map(|mover| mover.id).collect();
         }
@@ -146,9 +144,9 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
     }
 }
 
-/// The tasks with known GPUs.  Each targets the nearest region, if its memory's binding lets it.
+/// The tasks with known GPUs. Each targets the nearest region, if `--mem-bind` allows that.
 fn movers<'a>(tasks: &'a StepTasks, masks: &[CpuSet]) -> Vec<Mover<'a>> {
-    // many tasks' GPUs are on the same NUMA nodes
+    // computed once for all tasks with GPUs on the same NUMA nodes
     let mut known: BTreeMap<&NodeSet, Rc<[CpuSet]>> = BTreeMap::new();
     let mover = |(id, gpu_nodes): (usize, &'a NodeSet)| {
         let regions = known.entry(gpu_nodes).or_insert_with(|| {
@@ -185,7 +183,7 @@ impl<'a> Moves<'a, '_> {
         self.movers.iter().filter(|mover| mover.target < mover.here)
     }
 
-    /// The moving tasks by region, farthest first: those gain least, and give way first.
+    /// The moving tasks by region, farthest first, since tasks there gain least and give way first.
     fn by_region(&self) -> Vec<Vec<&Mover<'a>>> {
         let mut groups: Vec<Vec<&Mover>> = Vec::new();
         for mover in self.moving() {
@@ -204,7 +202,7 @@ impl<'a> Moves<'a, '_> {
     /// region too small for their shares.
     fn narrow(&self, masks: &mut [CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
-        // moving tasks may take CPUs that others of them leave
+        // a moving task may take CPUs that another moving task leaves
         let pool = union(groups.iter().flatten().map(|mover| &masks[mover.id]));
         for group in groups {
             let region = group[0].region();
@@ -220,7 +218,7 @@ impl<'a> Moves<'a, '_> {
             } else if self.shares.fit(&left, ids()) {
                 self.core_parts(left, &group)
             } else if self.shares.fit(region, ids()) {
-                // other tasks have some of these CPUs too: `are_kept` decides
+                // `are_kept` judges this later, since other tasks may have some of these CPUs
                 vec![region.clone(); group.len()]
             } else {
                 return self.last_ones(&group, ids().collect(), region);
@@ -246,7 +244,7 @@ impl<'a> Moves<'a, '_> {
         }
         for (at, mover) in group.iter().enumerate() {
             let near = |part: usize| parts[part].intersection(&mover.regions[0]).len();
-            // the first of equally near parts: without a gain the order stays
+            // of equally near parts the first, so that the order stays without a gain
             let best = (at..count)
                 .max_by_key(|&part| (near(part), Reverse(part)))
                 .unwrap_or(at);
@@ -255,8 +253,8 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that must move less, since these masks do not keep all shares: the last ones in
-    /// the smallest region that is too small, else the group without which all others keep theirs.
+    /// The tasks that must move less if these masks do not keep all shares: the last ones in the
+    /// smallest overfull region, else the group without which all other tasks keep their shares.
     fn in_the_way(&self, before: &[CpuSet], masks: &[CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -280,8 +278,8 @@ impl<'a> Moves<'a, '_> {
         group.into_iter().flatten().map(|mover| mover.id).collect()
     }
 
-    /// The last of the tasks with the farthest target, until the region holds the shares of the
-    /// rest.
+    /// The last of the tasks with the farthest target: as many as must leave until the region holds
+    /// the shares of the rest.
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
@@ -306,9 +304,9 @@ pub(super) fn even_parts(cores: &[CpuSet], count: usize) -> Vec<CpuSet> {
         .collect()
 }
 
-/// A task's mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that
-/// may take them.  `most_near`: the most tasks, this one included, whose GPUs can be on some NUMA
-/// nodes.
+/// A task's mask if other tasks' GPUs are unknown: the nearest CPUs that hold the shares of all
+/// tasks that may use them, else its own. `most_near`: the most tasks, this one included, with GPUs
+/// on the given NUMA nodes.
 pub(super) fn near_mask(
     tasks: &StepTasks,
     id: usize,
@@ -329,7 +327,7 @@ pub(super) fn near_mask(
         if tasks.are_private() && shares.fit(&part, [id]) {
             return part;
         }
-        // a task whose mask overlaps may stay, and any other may come
+        // a task whose mask overlaps may stay, and any other task may come
         let mut there: Vec<usize> = (0..tasks.len()).collect();
         there.retain(|&other| {
             !tasks.share_one_mask() && other != id && tasks.mask(other).intersects(&near)

@@ -8,8 +8,8 @@ use crate::topology::CpuSet;
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One CPU.  Shares are quotients of some hundred CPUs and tasks: different ones differ by more
-/// than 1.
+/// One CPU, in parts so small that different quotients of some hundred CPUs and tasks differ by
+/// more than 1.
 pub(super) const ONE: u64 = 1 << 20;
 
 /// `[task]`: its share in parts of [`ONE`].
@@ -41,7 +41,8 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups that starve if each gets the share found (Dinkelbach's iteration)
+        // the groups with the least share: first all open ones, then the ones that starve at the
+        // share found (Dinkelbach's iteration)
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -64,7 +65,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     }
 }
 
-/// CPUs of the same groups.  A node has few classes, however many CPUs.
+/// CPUs in the masks of the same groups. A node has few classes, even with many CPUs.
 struct Class {
     groups: Vec<usize>,
     /// CPUs that no group has yet
@@ -90,8 +91,8 @@ fn classes(groups: &[(&CpuSet, usize)], all: &CpuSet) -> Vec<Class> {
         .collect()
 }
 
-/// The open groups that cannot all have `cpus / tasks` CPUs for each task: those that a maximal
-/// flow leaves without a path to a free CPU.
+/// The open groups that cannot get `cpus / tasks` CPUs for each task: a maximal flow leaves them no
+/// path to a free CPU.
 fn starved(
     classes: &[Class],
     open: &[usize],
@@ -101,7 +102,7 @@ fn starved(
 ) -> Vec<usize> {
     let mut flow = Flow {
         classes,
-        // a CPU is `tasks` parts: groups then want whole numbers of parts
+        // each CPU is `tasks` parts, so that groups want whole numbers of parts
         free: classes.iter().map(|class| class.cpus * tasks).collect(),
         used: vec![BTreeMap::new(); classes.len()],
     };
@@ -130,12 +131,13 @@ struct Flow<'c> {
     used: Vec<BTreeMap<usize, usize>>,
 }
 
-/// A group on a path; the class of the parts that it would give up, and its taker's position.
+/// A group of the search; the class whose parts it would give up, and its taker's position.
 type Asked = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {
-    /// Gives a group up to `wanted` more parts, on a shortest path to free ones (Edmonds and Karp),
-    /// and returns their number.  The error is the groups that have all parts it could get.
+    /// Gives a group up to `wanted` more parts, on a shortest path to free parts (Edmonds and
+    /// Karp), and returns the number given. The error: all groups that the search reached, without
+    /// a free part.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         // in the order of the search
         let mut asked: Vec<Asked> = vec![(group, None)];
@@ -159,8 +161,8 @@ impl Flow<'_> {
         Err(asked.into_iter().map(|(group, _)| group).collect())
     }
 
-    /// Moves parts along the path that ends at `place`: its group takes free parts of `class`, and
-    /// each group gives as many to its taker.
+    /// Moves parts along the path that ends at `place`, and returns their number: the last group
+    /// takes free parts of `class`, and each other group gives as many to its taker.
     fn pass_on(&mut self, asked: &[Asked], place: usize, class: usize, wanted: usize) -> usize {
         let mut parts = wanted.min(self.free[class]);
         let mut at = place;

@@ -1,7 +1,7 @@
-//! Facts that all tasks of a step on this node share: their number, their masks, the CPUs that they
-//! asked for, and their GPUs' NUMA nodes, if Slurm's rule tells them.
+//! Facts that all tasks of a step on this node share: their number, masks and `-c`, and their GPUs'
+//! NUMA nodes if Slurm's rule gives them.
 //!
-//! Each task decides alone, without waiting for others.  All compute from the same facts, so their
+//! Each task decides alone, without waiting. All tasks compute from the same facts, so their
 //! decisions agree.
 
 use super::gpuless;
@@ -11,8 +11,8 @@ use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 use std::borrow::Borrow;
 
-/// The most tasks that are placed together if their masks differ; more keep Slurm's.  Tasks with
-/// private GPUs are fewer.
+/// The most tasks with different masks that we move; more tasks keep Slurm's masks. A node has
+/// fewer tasks with private GPUs.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
@@ -22,7 +22,7 @@ pub(super) struct StepTasks<'t> {
     masks: &'t [CpuSet],
     /// hardware threads that each task asked for (`-c`)
     pub asked: Option<usize>,
-    /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are
+    /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are unknown
     pub gpu_nodes: Vec<Option<NodeSet>>,
     pub cpus: CpuSet,
     threads_per_core: Option<usize>,
@@ -80,8 +80,8 @@ impl<'t> StepTasks<'t> {
         tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))
     }
 
-    /// True if too many tasks have different masks: users can forge the list, and each task that
-    /// moves reads all of it.
+    /// True if too many tasks have different masks: a user can forge the list of masks, and each
+    /// moving task reads all of it.
     pub fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
@@ -90,8 +90,8 @@ impl<'t> StepTasks<'t> {
         self.masks.len() == 1
     }
 
-    /// True if masks may split cores that were not read, and the step lacks a thread of some core:
-    /// a task alone on such a core would exchange masks with one that shares a core.
+    /// True if masks may split cores that were not read, and the step may lack threads of some
+    /// cores. A task alone on a core would then exchange masks with a task that shares one.
     pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
@@ -113,15 +113,15 @@ impl<'t> StepTasks<'t> {
 
     /// True if the memory binding lets a task with this mask run on these CPUs.
     ///
-    /// It must keep its mask's NUMA nodes, since those of the other tasks' memory are unknown: even
-    /// `local` can mean one of a mask's two (Slurm's src/plugins/task/affinity/numa.c,
-    /// `get_memset`).
+    /// Under `--mem-bind` the CPUs must be on the mask's NUMA nodes, since other tasks' memory
+    /// nodes are unknown: even `local` can mean one of a mask's two (Slurm's
+    /// src/plugins/task/affinity/numa.c, `get_memset`).
     pub fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
     }
 
     /// The CPUs' mean distance from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
-    /// local).  Unknown distances count 20, the kernel's default (include/linux/topology.h,
+    /// local). Unknown distances count 20, the kernel's default (include/linux/topology.h,
     /// `REMOTE_DISTANCE`).
     pub fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
         let weighted = |numa: &NumaNode| {
@@ -145,10 +145,10 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
 
 /// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts cores instead if the node's `CPUs=` does, with `--ntasks-per-core=1`, and
-/// with 22.05's `--hint=compute_bound`; a task then has all threads of each.  Cores are assumed
-/// unless Slurm's count of the step's cores proves threads: a task rather keeps too much than too
-/// little.
+/// Slurm's `-c` counts cores if the node's `CPUs=` does, under `--ntasks-per-core=1`, and under
+/// 22.05's `--hint=compute_bound`; a task then has all threads of each core. We assume cores unless
+/// Slurm's count of the step's cores proves threads, since too large a share does less harm than
+/// too small a one.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -174,12 +174,12 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
     task.gpus_by_local_id().is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
 
-/// The NUMA nodes of each task's GPUs, if `gpu=local-id` or Slurm's rule tells the GPUs.
+/// `[task]`: its GPUs' NUMA nodes, by `gpu=local-id` or Slurm's rule.
 ///
 /// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
-/// `_get_usable_gres`); later releases choose by the tasks' masks.  `map_gpu:` (later `map:`) lists
-/// one GPU number for each local task, and repeats if too short.  The numbers are the node's if the
-/// job has all of its GPUs, else ambiguous.
+/// `_get_usable_gres`); later releases choose by the tasks' masks. `map_gpu:` (later `map:`) lists
+/// one GPU number for each local task, and repeats if too short. The numbers are the node's if the
+/// job has all GPUs of the node, else ambiguous.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = task.gpus_by_local_id() {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
@@ -188,7 +188,7 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     let Rule { text, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = gpus::entries(step.gpus.as_deref()?).collect();
     let tasks = step.tasks_here();
-    // `[task]`: its first GPU's position in the list, and their number
+    // `[task]`: its first GPU's position in the list, and its number of GPUs
     let places: Vec<(usize, usize)> = if let Some(each) = text.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
         if is_later || each == 0 || list.len() < tasks.checked_mul(each)? {
@@ -210,7 +210,8 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     };
     let &(own, each) = places.get(task.local_id as usize)?;
     let orders = gpu_orders(node, step, task, &list, &list[own..own + each])?;
-    // if the orders differ, the GPUs are unknown, and the task keeps Slurm's mask
+    // if the orders give different NUMA nodes, the GPUs are unknown, and the task keeps Slurm's
+    // mask
     let nodes = |(from, each): (usize, usize)| {
         let mut nodes = orders
             .iter()
@@ -224,11 +225,11 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs of `SLURM_STEP_GPUS`, in each order that it may have.
+/// The GPUs of `SLURM_STEP_GPUS`, in each order that the list may have.
 ///
-/// If tasks may open all GPUs, that is the runtime's, as in this task's variables.  With a device
-/// cgroup it is that of gres.conf, which is not read: of the device files or, with AutoDetect=nvml,
-/// of the PCI addresses.
+/// If tasks may open all GPUs, the order is the runtime's, as in this task's variables. Under a
+/// device cgroup the order is that of gres.conf, which is not read: by device files or, with
+/// AutoDetect=nvml, by PCI addresses.
 fn gpu_orders(
     node: &Topology,
     step: &Step,

@@ -1,22 +1,23 @@
-//! What must be the same on all nodes of a job, so that lists and rails which each node makes for itself fit together.
+//! Facts that must agree on all nodes of a job, since each node numbers rails and writes lists
+//! alone.
 
 use super::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, NicKind, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The facts of a node on which the nodes of a job must agree.
+/// The facts of one node.
 ///
-/// A port's IPv4 networks are none: on a routed fabric they differ from rack to rack, or node to node.
+/// IPv4 networks are omitted, since on a routed fabric each rack or node has another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agreement {
     pub version: String,
-    /// numbers and vendors, such as `8 nvidia`, empty without GPUs: a step reads no more of them, and `audit` compares
-    /// their models
+    /// such as `8 nvidia`, empty without GPUs; without models, since a step reads none (`audit`
+    /// does)
     pub gpus: String,
-    /// rails in their order, then the NICs that libfabric chooses among, without a port
+    /// rails in order, then `left_to_libfabric` without ports
     pub rails: Vec<RailWord>,
-    /// NICs for RDMA, or their ports, that are in no list
+    /// excluded RDMA NICs and ports, and degraded rails
     pub left_out: Vec<LeftOut>,
 }
 
@@ -33,7 +34,7 @@ pub struct RailWord {
 pub struct LeftOut {
     /// such as `mlx5_4` or `mlx5_3:1`
     pub nic: String,
-    /// one sentence; of nodes that agree it may differ
+    /// one sentence, not compared
     pub why: String,
 }
 
@@ -87,7 +88,7 @@ impl Agreement {
         }
     }
 
-    /// The same text on all nodes that agree: the version, and a CRC-32 of all else but the reasons.
+    /// The version, and a CRC-32 of all other fields except `why`; equal on nodes that agree.
     pub fn digest(&self) -> String {
         let mut text = self.gpus.clone();
         // writing to a string cannot fail

@@ -1,15 +1,16 @@
-//! The room that a program has for our variables, beside its own environment and arguments.
+//! The bytes that execve(2) leaves for our variables beside the program's environment and
+//! arguments.
 
 use crate::libraries::Present;
 use crate::placement::{Change, Variable};
 use crate::step::Room;
 
-/// Bytes left free for others: the program's resolved name and its interpreter (PATH_MAX and a line of a script each),
-/// and variables of a TaskProlog, which runs after us.
+/// Bytes for later additions: the program's resolved path and its script interpreter (PATH_MAX and
+/// a script's line each), and variables of a TaskProlog, which runs after us.
 const SPARE: usize = 32 * 1024;
 
-/// Bytes that execve(2) takes of strings and the pointers to them, where the stack may have `stack` bytes: a quarter of that, 6 MiB
-/// at most and 128 KiB at least (fs/exec.c `bprm_stack_limits`; the same since 4.13, and less exact before).
+/// execve(2)'s limit in bytes on strings and their pointers: a quarter of the stack limit, between
+/// 128 KiB and 6 MiB (fs/exec.c `bprm_stack_limits`, since Linux 4.13; less exact before).
 fn limit(stack: u64) -> usize {
     (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
 }
@@ -33,7 +34,7 @@ pub(super) fn is_lacking(variables: &[Variable], present: &Present, room: Room) 
 
 pub(super) const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
 
-/// A change without room: nothing is set, and a value of an outer step, which would have been replaced, is removed.
+/// Turns `Set` into `Remove` if the task has a value from an outer step, else into `Leave`.
 pub(super) fn withdraw(variable: &mut Variable, present: &Present) {
     if let Change::Set(_) = variable.change {
         variable.change = match present.contains_key(variable.name.as_ref()) {

@@ -33,7 +33,7 @@ pub(super) fn placement(
     let by_local_id = || gpus::by_local_id(topology, step, &task, &gpus.own);
     let (mut notes, mut may_promise) = (Notes::default(), false);
     match wish.gpu {
-        // the word may be set for a whole job: with one GPU it changes nothing
+        // a whole job may have `gpu=local-id`: it changes nothing for a task with one GPU
         GpuUse::LocalId if gpus.own.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
             Ok(all) => {
@@ -105,7 +105,7 @@ impl TaskRequest<'_> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
             let reason = &self.map.gpu(gpu).reason;
-            // empty under `Wish::wordless`
+            // `Wish::wordless` leaves reasons empty
             if gpus.len() == 1 && !reason.is_empty() {
                 self.reasons.push(reason.clone());
             }
@@ -130,7 +130,7 @@ impl TaskRequest<'_> {
         rails
     }
 
-    /// The rails of a GPU that the task may open; if there are none, the next best of the node.
+    /// The GPU's rails that the task may open, else the best other rail of the node.
     fn openable(&mut self, gpu: GpuIndex) -> Vec<(RailIndex, PathType)> {
         let map = self.map;
         let choices = map
@@ -143,7 +143,7 @@ impl TaskRequest<'_> {
         if refused.is_empty() {
             return rails;
         }
-        // in rail order: GPUs that lack the same rails then have the same sentence
+        // in rail order, so that GPUs with the same denied rails get the same sentence
         let refused = order::set(refused.into_iter().map(|(rail, _)| rail));
         let names: Vec<String> = refused
             .into_iter()
@@ -172,7 +172,7 @@ impl TaskRequest<'_> {
         rails
     }
 
-    /// Rails of the NUMA nodes on which the task runs; all rails if those nodes have none.
+    /// The rails on the task's NUMA nodes, else all rails.
     fn rails_near_cpus(&mut self, cpus: &CpuSet) -> Vec<(RailIndex, PathType)> {
         let &mut TaskRequest { topology, map, .. } = self;
         let nodes = topology.nodes_of(cpus);
@@ -198,7 +198,8 @@ impl TaskRequest<'_> {
         rails.into_iter().map(|rail| (rail, path)).collect()
     }
 
-    /// NCCL's list is one for all tasks of the node: it numbers NICs by their positions in it.
+    /// A warning if the task may not open a rail: NCCL numbers NICs by their positions in a list
+    /// that all tasks of the node share.
     fn warn_of_denied(&self) -> Option<String> {
         let is_rail = |nic: &&NicIndex| self.map.rails.iter().any(|rail| rail.nic == **nic);
         let denied = self.task.denied_nics.iter().filter(is_rail);

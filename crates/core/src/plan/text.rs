@@ -1,4 +1,4 @@
-//! Reports for people: of each task a row of a table with its reasons below, and one line of a step.
+//! Text for users and admins: a table row with reasons for each task, and one line for a step.
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::counted;
@@ -9,10 +9,10 @@ use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
-    /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.  `others` are the NICs of
-    /// lists that are not ours.
+    /// The task's lines under `verbose`: its placement, the variables set, and the reasons.
+    /// `others` names the NICs of lists that are not ours.
     ///
-    /// Each begins with the task and its node, since srun mixes the lines of tasks.
+    /// Each line begins with the task and its node, since srun mixes the lines of tasks.
     pub fn lines(&self, node_name: &str, others: &str) -> Vec<String> {
         let digits = self
             .plan
@@ -41,7 +41,8 @@ impl TaskPlan<'_> {
         set.map(|variable| variable.name.to_string()).collect()
     }
 
-    /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
+    /// The table row. Its columns fit every GPU of the map, so that rows printed by separate tasks
+    /// align.
     fn row(&self, others: &str) -> String {
         let Plan {
             node: topology,
@@ -91,7 +92,7 @@ impl TaskPlan<'_> {
         )
     }
 
-    /// The reasons for the placement, one sentence for each answer, and for each variable that is not set.
+    /// The reasons for the placement, and for each variable not set.
     pub fn reasons(&self) -> Vec<String> {
         let not_set = self
             .variables
@@ -105,7 +106,8 @@ impl TaskPlan<'_> {
         reasons.cloned().chain(not_set).collect()
     }
 
-    /// The command that judges the user's values which stand in place of ours; `None` without such a value.
+    /// A line that names the command for checking the user's own values; `None` if the user set
+    /// none of our variables.
     pub fn judge(&self) -> Option<String> {
         let is_users =
             |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;
@@ -123,8 +125,8 @@ impl TaskPlan<'_> {
 }
 
 impl Plan {
-    /// One line for the admin on what the step would get here: its GPUs, as far as Slurm names them, with their NICs,
-    /// the NICs left out, and what would be bound and set.  `present` has the user's variables.
+    /// The admin's line under `observe`: the GPUs that Slurm names, their NICs, the excluded NICs,
+    /// the binding and the variables. `present` has the user's variables.
     pub fn observed(&self, present: &Present) -> String {
         let Plan {
             node,
@@ -168,7 +170,7 @@ impl Plan {
     }
 }
 
-/// The word for a missing NIC.
+/// The table's text for a missing NIC.
 fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() {
         "nic by libfabric"

@@ -1,5 +1,5 @@
-//! `all`: each GPU gets all rails of the node, nearest first.  `numa`: those of its NUMA node, or
-//! all if that has none.
+//! `all`: each GPU gets all rails of the node, nearest first. `numa`: the rails of its NUMA node,
+//! or all if it has none.
 
 use super::solve::RailSet;
 use super::{Ways, placements};

@@ -1,5 +1,5 @@
-//! `closest`: each GPU the rails that give it the most bandwidth, then the nearest, evenly used.
-//! `spread`: the same, and a job that is alone on the node also uses the idle rails.
+//! `closest`: each GPU gets the rails of most bandwidth, of equals the nearest, evenly used.
+//! `spread` adds the idle rails if the job is alone on the node.
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, Solved, solve};
@@ -30,7 +30,7 @@ pub(super) fn map_gpus(
         return gpus;
     }
     let is_of_job = |gpu: usize| alone.contains(&GpuIndex(gpu));
-    // rails of GPUs that the job does not have are idle too
+    // rails of other GPUs are idle too, since the job is alone
     let mut rails_of = own.clone();
     for (gpu, rails) in rails_of.iter_mut().enumerate() {
         if !is_of_job(gpu) {
@@ -65,9 +65,8 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all
-/// work, unless the worst-off GPU gets more by a move: a node that lost a NIC still pairs like the
-/// others.
+/// The best rails of each GPU. If NICs are broken, a GPU keeps its working NICs, so that a node
+/// that lost a NIC still pairs like other nodes. GPUs move only if the worst-off GPU gets more.
 fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Ways, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
@@ -120,7 +119,7 @@ pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
     rails
 }
 
-/// An answer's placements; their reasons say why each GPU has these rails and no nearer ones.
+/// An answer's placements. Each reason says why the GPU has these rails and no nearer ones.
 pub(super) fn explained(
     node: &Topology,
     map: &NodePlacement,

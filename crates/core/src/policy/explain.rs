@@ -1,5 +1,4 @@
-//! The reason why a GPU has its NICs, and the node's loss if it alone moved to another one, in the
-//! first respect that the solver compares.
+//! The reason for a GPU's NICs, and the node's loss if this GPU alone moved to another NIC.
 
 use super::Ways;
 use super::parts::Part;
@@ -7,7 +6,7 @@ use super::solve::{Loss, Solved};
 use crate::placement::{NodePlacement, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType};
 
-/// The reason for these rails, in one sentence.  `part` is the GPU's part of its nearest rails by
+/// The reason for these rails, in one sentence. `part`: the GPU's part of its nearest rails under
 /// `NicsEach::Auto`.
 pub(super) fn why_this(
     map: &NodePlacement,
@@ -71,7 +70,7 @@ pub(super) fn why_this(
     format!("{names} {verb} {distance}; {use_of_it}")
 }
 
-/// The number of its nearest rails that a GPU has under `NicsEach::Auto`, and the reason.
+/// Text such as `2 of its 4 nearest NICs (PXB), its even part`.
 fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     let of_all = part.nearest.len();
     let why = match rails < part.rails {
@@ -85,8 +84,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The node's loss if this GPU took that rail instead of the one of its own that it would miss
-/// least.
+/// The node's loss if the GPU exchanged its least useful rail for `rail`.
 pub fn loss(
     map: &NodePlacement,
     ways: &Ways,

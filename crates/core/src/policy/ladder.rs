@@ -1,7 +1,7 @@
-//! Nearness as a ladder: the NUMA nodes of a task's GPUs, then those at the next distance, up to
-//! the whole machine.
+//! A ladder of nearness: the first rung has the NUMA nodes of a task's GPUs, each further rung adds
+//! the nodes at the next distance, up to the whole machine.
 //!
-//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an
+//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance). On an
 //! EPYC with four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is
 //! the socket.
 
@@ -13,17 +13,16 @@ pub(crate) struct Rung {
     /// the nodes at this distance, and all nearer ones
     pub(crate) nodes: NodeSet,
     pub(crate) cpus: CpuSet,
-    /// the distance of the farthest of them; `None` on the first rung, and on the last one if no
-    /// distance is known
+    /// the greatest distance; `None` on the first rung, and on the last rung if no distance is
+    /// known
     pub(crate) distance: Option<u32>,
 }
 
-/// The rungs around some NUMA nodes, each wider than the one before; the last one is the whole
-/// machine.
+/// The rungs around some NUMA nodes, each wider than the one before, up to the whole machine.
 pub(crate) struct Ladder(Vec<Rung>);
 
 impl Ladder {
-    /// The ladder around `nodes`, without rungs that add no CPU, except the first.
+    /// The ladder around `nodes`; each rung after the first adds CPUs.
     pub(crate) fn around(node: &Topology, nodes: &NodeSet) -> Ladder {
         let distance = |to: u32| {
             nodes

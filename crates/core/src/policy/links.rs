@@ -1,21 +1,21 @@
-//! The PCIe links above GPUs and NICs: those that several paths can share, and the bandwidth of the
-//! others.
+//! The PCIe links above GPUs and NICs: shared links become links of the solver's problem, private
+//! links only narrow a path.
 
 use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};
 use std::collections::BTreeMap;
 
-/// The links above a function.
+/// The links above a PCI function.
 pub(super) struct Climb {
-    /// the solver's numbers of the shared ones, nearest first
+    /// the solver's numbers of the shared links, nearest first
     shared: Vec<u16>,
-    /// `[number of links from the function up]`: number of shared ones among them, and the
-    /// narrowest of the others in Mbit/s
+    /// `[n]`: of the first `n` links, the number of shared ones, and the narrowest private one in
+    /// Mbit/s
     up_to: Vec<(usize, u64)>,
 }
 
 impl Climb {
-    /// Of the first `links`: the shared ones, and the narrowest of the others in Mbit/s.
+    /// Of the first `links` links: the shared ones, and the narrowest private one in Mbit/s.
     pub(super) fn up_to(&self, links: usize) -> (&[u16], u64) {
         let (shared, narrowest) = self.up_to[links.min(self.up_to.len() - 1)];
         (&self.shared[..shared], narrowest)
@@ -27,21 +27,21 @@ impl Climb {
 struct Below {
     gpus: usize,
     rails: usize,
-    /// the rails' ports together, in Mbit/s
+    /// the sum of the rails' rates, in Mbit/s
     rate: u64,
     /// the solver's number of the link, if it is shared
     number: Option<u16>,
 }
 
 pub(super) struct Links {
-    /// by the device below each
+    /// by the device at the link's lower end
     below: BTreeMap<PciAddress, Below>,
-    /// all paths of one GPU together, in Mbit/s; 0 if each GPU gets one rail only
+    /// the most that one GPU's paths carry together, in Mbit/s; 0 if each GPU gets one rail only
     one_gpu: u64,
 }
 
 impl Links {
-    /// The links above these GPUs and rails; a GPU is to get `each` rails at most.
+    /// The links above these GPUs and rails; a GPU gets at most `each` rails.
     pub(super) fn new<'a>(
         gpus: impl Iterator<Item = &'a Ascent>,
         rails: &[Option<Ascent>],
@@ -66,7 +66,7 @@ impl Links {
         }
     }
 
-    /// The links above a function; the shared ones become links of the solver's problem.
+    /// The links above a function; adds the shared ones to the problem.
     pub(super) fn climb(&mut self, ascent: Option<&Ascent>, problem: &mut Problem) -> Climb {
         let links = ascent.map_or(&[][..], Ascent::links);
         let (mut shared, mut narrowest) = (Vec::with_capacity(links.len()), u64::MAX);

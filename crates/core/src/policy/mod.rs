@@ -25,13 +25,13 @@ use crate::wish::{Policy, Wish};
 pub use solve::{RailSet, Solved};
 pub use ways::Ways;
 
-/// The map of a node for a job that may have company there.
+/// The map for a job that may share the node with other jobs.
 pub fn map(topology: &Topology, wish: &Wish) -> NodePlacement {
     map_of(topology, wish, None, &[])
 }
 
-/// The map for a step.  `alone` has the GPUs of a job that is alone on the node, for `spread`;
-/// `were` has the rails of the step's map, for a task that may not open some of these: they count
+/// The map for a step. `alone`: the GPUs of a job that is alone on the node, for `spread`. `were`:
+/// the rails of the step's map, for a task that may not open some of them; its closed rails count
 /// as broken.
 pub fn map_of(
     node: &Topology,
@@ -55,7 +55,7 @@ pub fn map_of(
     map
 }
 
-/// An answer's placement of each GPU; `reason` says in words why it has these rails.
+/// An answer's placement of each GPU; `reason` returns the sentence for its rails.
 fn placements(
     node: &Topology,
     ways: &Ways,

@@ -1,9 +1,9 @@
-//! The number of rails of each GPU under `NicsEach::Auto`: its even part of its nearest ones.
+//! The number of rails of each GPU under `NicsEach::Auto`: an even part of its nearest rails.
 //!
-//! NCCL deals NICs like this (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU's
-//! local NICs are those of most bandwidth, and of these the nearest; it uses their number divided
-//! by the number of GPUs local to them.  NCCL rounds up, and GPUs then share a NIC.  A part here is
-//! rounded down: of nine NICs for eight GPUs each gets one.
+//! NCCL also divides NICs (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU's
+//! local NICs have the most bandwidth and, of equals, the shortest path. The GPU uses their number
+//! divided by the number of GPUs local to them. NCCL rounds up, so that GPUs share a NIC. We round
+//! down: of nine NICs for eight GPUs each gets one.
 
 use super::Through;
 use super::solve::{Load, Problem, RailSet, Solved, solve};
@@ -14,9 +14,9 @@ use std::cmp::Reverse;
 
 pub(super) struct Part {
     pub(super) nearest: RailSet,
-    /// GPUs with a rail of `nearest` among their own nearest, itself included
+    /// number of GPUs, itself included, with a rail of `nearest` among their nearest
     pub(super) sharers: usize,
-    /// its even part of `nearest`, at least one
+    /// number of rails in its even part, at least one
     pub(super) rails: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
     nearest.iter().map(part).collect()
 }
 
-/// The rails that give a GPU most, and of these the nearest.
+/// The GPU's rails of most bandwidth, of equals the nearest.
 fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     let key = |rail: usize| {
         let mbps = problem.alone_mbps(gpu, rail);
@@ -50,9 +50,9 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     rails.filter(|&rail| Some(key(rail)) == best).collect()
 }
 
-/// The answer under `NicsEach::Auto`.  Every GPU gets one rail; then the nearest GPUs get idle
-/// rails, up to their parts, as long as no GPU with less bandwidth loses.  With these numbers all
-/// is solved anew, so that a GPU's rails are beside each other.
+/// The answer under `NicsEach::Auto`. Every GPU gets one rail, then idle rails of its part, as long
+/// as no GPU with less bandwidth loses. The problem is then solved again with these numbers of
+/// rails, so that a GPU's rails are neighbours.
 pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
     let ways = Ways::one_each(node, rails, through);
     let one_each = solve(&ways.problem).rails_of;
@@ -83,10 +83,9 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Way
     (ways, rails_of)
 }
 
-/// Gives GPUs idle rails of their parts in turn, one at a time, if the answer gets better by it:
-/// more for the worst-off, then for the next.  A rail behind a full link makes none better, or
-/// costs others more.  A GPU with several rails of a card gets the rest of it if that costs
-/// nothing: the planes of a card belong together.
+/// Gives GPUs in turn one idle rail of their part, if that raises the least share, or keeps it and
+/// raises the next. A rail behind a full link raises none. A GPU with several rails of a card also
+/// gets the card's other rails if no share falls: the planes of a card belong together.
 fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

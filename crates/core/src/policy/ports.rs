@@ -1,5 +1,5 @@
-//! The ports of the fabric between GPUs: a row of facts for each port, then the rules that leave
-//! ports out, in their order.
+//! The ports of the fabric between GPUs: a row of facts for each port, then the rules that exclude
+//! ports, in order.
 
 mod facts;
 
@@ -14,8 +14,7 @@ use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The map without its GPUs.  Failed ports in `were` count as broken: they were rails when more
-/// ports worked.
+/// The map without its GPUs. Failed ports in `were` count as broken rails.
 pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> NodePlacement {
     let mut map = NodePlacement::default();
     for pattern in selection.include.iter().chain(&selection.exclude) {
@@ -30,8 +29,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
 
     let failed = leave_out(&mut good, &mut map, &mut |row| row.failure.clone());
 
-    // if all interfaces are in another network namespace, this process is in a container, and they
-    // are the host's
+    // if all interfaces are in another network namespace, this process is in a container and the
+    // interfaces are the host's
     if !good.iter().all(|row| row.port.other_namespace) {
         leave_out(&mut good, &mut map, &mut |row| {
             let is_away = row.port.other_namespace && !row.wanted;
@@ -50,7 +49,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // a port of less than half of the fabric's rate: a far NIC gives a GPU as much
+    // a port of less than half of the fabric's rate is excluded, since a far NIC gives a GPU as
+    // much
     let rate = most_bandwidth(&voters(&good), |row| row.port.rate_mbps).flatten();
     let slower = leave_out(&mut good, &mut map, &mut |row| {
         let is_far_slower = row.port.rate_mbps.map(|own| 2 * own) < rate;
@@ -87,7 +87,7 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
     map
 }
 
-/// Moves ports with a reason against them from `good` to `map`; returns them.
+/// Moves ports for which `why` has a reason from `good` to `map.excluded`; returns these ports.
 fn leave_out<'r, 'a>(
     good: &mut Vec<&'r Row<'a>>,
     map: &mut NodePlacement,
@@ -107,8 +107,8 @@ fn leave_out<'r, 'a>(
     left_out
 }
 
-/// The ports that decide what the fabric is: those without evidence of their own against them, or
-/// all if each has some.
+/// The ports that decide the fabric's kind: the ports without own evidence against them, else all
+/// ports.
 fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     Some(unsuspected(good))
         .filter(|free| !free.is_empty())
@@ -121,8 +121,8 @@ fn unsuspected<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     free
 }
 
-/// The kind of port that carries most, by total bandwidth, then by number of ports, then the lesser
-/// kind: InfiniBand before Ethernet.
+/// The kind with the most total bandwidth, then with the most ports, then the least (InfiniBand
+/// before Ethernet).
 fn most_bandwidth<K: Ord>(ports: &[&Row], kind: impl Fn(&Row) -> K) -> Option<K> {
     let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for row in ports {
@@ -141,10 +141,10 @@ const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8
 
 /// For each port of `good` the reason to leave it out, if any.
 ///
-/// Evidence says that a port of the fabric's kind serves something else.  None is certain, for
-/// sites run IP over their fabric too: a port stays if there is one piece alone against it and the
-/// node needs it, and a diagnostic says so.  Ports are compared only with ports without evidence,
-/// so one that is left out changes nothing for the others.
+/// Evidence suggests that a port serves another purpose than the fabric. No piece is certain, since
+/// sites run IP over their fabric too. A port with one piece against it stays if the node needs the
+/// port, and a diagnostic says so. Ports are compared only with ports without evidence, so that an
+/// excluded port changes no other decision.
 fn by_evidence(
     table: &Table,
     good: &[&Row],
@@ -174,7 +174,7 @@ fn by_evidence(
     let fabric_device = LazyCell::new(|| most_bandwidth(&others, |row| row.device).flatten());
     let mut left_out = Vec::with_capacity(good.len());
     for (row, mut pieces) in good.iter().zip(against) {
-        // another kind of NIC has another rate: rate and device are one piece
+        // a lower rate and another device are one piece, since another kind of NIC has another rate
         let is_slower = row.is_slower(rate);
         if pieces.len() > usize::from(is_slower) {
             let devices = row.device.zip(*fabric_device);
@@ -200,8 +200,8 @@ fn by_evidence(
     left_out
 }
 
-/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails
-/// one: only a few ports outside the subnet of many are evidence.
+/// The subnet of more than half of these ports, two at least. Different subnets alone are no
+/// evidence, since sites may give each rail its own.
 fn common_subnet(ports: &[&Row]) -> Option<String> {
     let mut subnets: BTreeMap<String, usize> = BTreeMap::new();
     for subnet in ports.iter().filter_map(|row| row.subnet()) {
@@ -224,9 +224,9 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
     Some(format!("no other NIC is as near to GPU {gpu}"))
 }
 
-/// NCCL merges the ports of a card (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a
-/// port's rate if one is left out.  Sites often connect the second port of each card to something
-/// slower: then no other card has both.
+/// The reason to keep a slower port beside a good port of its card: NCCL merges the ports of a card
+/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the port's rate without it. `None`
+/// if no other card has both: sites often connect each card's second port to a slower network.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
     let mate = others.iter().find(|other| other.card() == row.card())?;
     let mut peers = others.iter().map(|other| other.place_on_card());
@@ -239,7 +239,7 @@ fn card(row: &Row, others: &[&Row]) -> Option<String> {
     })
 }
 
-/// Two InfiniBand ports on two subnets: one could be for storage, but nothing tells which.
+/// A diagnostic if two InfiniBand ports are left, on two subnets: one of them may be for storage.
 fn undecided(others: &[&Row]) -> Option<Diagnostic> {
     let &[one, other] = others else { return None };
     let is_asked = |row: &Row| !row.wanted && row.port.link_layer == LinkLayer::InfiniBand;
@@ -253,8 +253,8 @@ fn undecided(others: &[&Row]) -> Option<Diagnostic> {
     Some(Diagnostic::new(other.name(), finding))
 }
 
-/// Ports that would be rails if they worked, or ran at the fabric's rate.  A rail's number is its
-/// place among all rails of the node, and must not change when another rail fails.
+/// Ports that would be rails if they worked, or ran at the fabric's rate. Rail numbers count them,
+/// so that no number changes when another rail fails.
 fn broken(
     table: &Table,
     rails: &[&Row],
@@ -262,8 +262,8 @@ fn broken(
     rate: Option<u64>,
     [failed, slower]: [&[&Row]; 2],
 ) -> Vec<Rail> {
-    // a port that no GPU misses is no rail at a lower rate: a NIC for storage has compute NICs
-    // beside it
+    // a slower port counts only on a rail's card or as a GPU's nearest NIC: a storage NIC has
+    // compute NICs beside it
     let is_missed = |row: &&&Row| {
         rails.iter().any(|rail| rail.card() == row.card())
             || !rails.is_empty() && table.needed_by(row, rails).is_some()
@@ -271,7 +271,7 @@ fn broken(
     let farthest = LazyCell::new(|| rails.iter().filter_map(|rail| table.to_gpu(rail)).max());
     let others = LazyCell::new(|| unsuspected(good));
     let would_be_a_rail = |row: &&&Row| {
-        // the subnet is not compared: it may be another while the port is down
+        // subnets are not compared, since a port that is down may have another
         let evidence = row.own_evidence(good);
         row.was_rail && !rails.is_empty()
             || is_like(row, rails)
@@ -279,15 +279,15 @@ fn broken(
                 && evidence.len() <= usize::from(need(table, row, &others).is_some())
     };
     let lost = failed.iter().chain(slower.iter().filter(is_missed));
-    // a port without a link may tell a lower rate than it had
+    // a port without a link may report a lower rate than before
     let rail = |row: &&Row| row.rail(rate.max(row.port.rate_mbps));
     let mut broken: Vec<Rail> = lost.filter(would_be_a_rail).map(rail).collect();
     broken.order_by_key(Rail::at);
     broken
 }
 
-/// True if the port has link layer, device and place on its card in common with rails.  Unknown
-/// facts do not count against it.
+/// True if rails have the port's link layer, device, and place on the card; unknown facts count as
+/// equal.
 fn is_like(row: &Row, rails: &[&Row]) -> bool {
     let any = |is_like: &dyn Fn(&Row) -> bool| rails.iter().any(|rail| is_like(rail));
     let layer = row.port.link_layer;
@@ -298,8 +298,8 @@ fn is_like(row: &Row, rails: &[&Row]) -> bool {
         && any(&|rail| rail.place_on_card() == row.place_on_card())
 }
 
-/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly
-/// share such a fault, but they have a slower kind of NIC too.
+/// Rails slower than the fabric whose device model reaches the fabric's rate elsewhere on the node:
+/// a fault of this node, since a slower model would be slow on all nodes.
 fn degraded(rails: &[&Row], rate: Option<u64>) -> Vec<Rail> {
     let does_more = |row: &Row| {
         let mut others = rails.iter().filter(|other| other.port.rate_mbps == rate);

@@ -1,14 +1,14 @@
 //! Demands on a task's placement, in the words of Kubernetes' Topology Manager.
 //!
-//! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.
-//! `restricted` also asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has
-//! any there.  `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
+//! `best-effort` asks for nothing. `strict` asks that the decision can be carried out. `restricted`
+//! also asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if the node has any there.
+//! `single-numa-node` asks for GPUs, NICs and CPUs on one NUMA node.
 
 use crate::placement::{NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
 
-/// Sentences on what the task lacks; they are reported though a `best-effort` task runs all the
-/// same.  `judges_nics` is false if a list of NICs is not ours.
+/// Sentences on unmet demands; a `best-effort` task runs in spite of them. `judges_nics` is false
+/// if a list of NICs is not ours.
 pub fn shortfalls(
     node: &Topology,
     map: &NodePlacement,
@@ -45,7 +45,7 @@ pub fn shortfalls(
             let its = address.and_then(|address| node.numa_node_of(address));
             its.is_some_and(|its| near.contains(its))
         };
-        // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
+        // `restricted` accepts far NICs if the GPUs' NUMA nodes have no good NIC
         let asks = single || map.rails.iter().any(is_near);
         let rails = task.rails.iter().map(|(rail, _)| map.rail(*rail));
         for rail in rails.filter(|rail| asks && !is_near(rail)) {

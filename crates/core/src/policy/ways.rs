@@ -1,5 +1,5 @@
-//! The path from every GPU to every rail, and the links that paths share: the solver's question,
-//! made from the node.
+//! The path from every GPU to every rail, and the links that paths share, as the solver's
+//! [`Problem`].
 
 use super::links::{Climb, Links};
 use super::solve::{KINDS, Problem, RailSet, Solved};
@@ -10,19 +10,19 @@ use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Mbit/s for an unknown rate, so that machines without rates are compared by their paths.
+/// Mbit/s for an unknown rate, so that nodes without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
 
 pub struct Ways {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,
     pub(super) problem: Problem,
-    /// true if any rate or link is known
+    /// true if the rate of any port or link is known
     rates_known: bool,
 }
 
 impl Ways {
-    /// Paths for a finished answer: each GPU wants as many rails as it has there.
+    /// Paths for an answer: each GPU wants as many rails as it has in `rails_of`.
     pub fn for_answer(
         node: &Topology,
         rails: &[Rail],
@@ -38,13 +38,13 @@ impl Ways {
         Ways::new(node, rails, through, &vec![1; node.gpus.len()])
     }
 
-    /// Paths to these rails; `wants` has the number of rails that each GPU is to get, at least one.
+    /// Paths to these rails; `wants` has each GPU's number of rails, at least one.
     pub(super) fn new(node: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
         let ascents = node.gpus.iter().map(|gpu| node.ascent(gpu.address));
         let gpus: Vec<Ascent> = ascents.collect();
         let addresses = rails.iter().map(|rail| node.nic(rail.nic).address);
         let nics: Vec<Option<Ascent>> = addresses.map(|at| Some(node.ascent(at?))).collect();
-        // a port that does not tell its rate has that of its NIC's own link
+        // a port without a known rate has the rate of its NIC's PCIe link
         let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
         let rates = rails.iter().zip(&nics);
         let rates = rates.map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
@@ -127,7 +127,7 @@ impl Ways {
         self.rates_known.then_some(mbps)
     }
 
-    /// The rail that gives the GPU most; of equals the nearest, then the first.
+    /// The rail of most bandwidth for the GPU; of equals the nearest, then the first.
     pub(crate) fn best(
         &self,
         gpu: GpuIndex,
@@ -155,24 +155,24 @@ impl Ways {
         answer.rails_of.iter().enumerate().map(of_gpu).collect()
     }
 
-    /// `400 Gb/s`, or nothing where no rate is known.
+    /// `400 Gb/s`; `None` if no rate is known.
     pub(super) fn rate(&self, mbps: u64) -> Option<String> {
         self.rates_known.then(|| gbps(mbps))
     }
 }
 
-/// The connection of two NUMA nodes: the solver's link, if their sockets differ, and the number of
-/// shorter distances between NUMA nodes of this node.
+/// Between two NUMA nodes: the solver's link if their sockets differ, and the number of shorter
+/// distances between NUMA nodes of this node.
 type Connection = (Option<u16>, u8);
 
-/// The connections of sockets, each a link that is added for the first path across.
+/// The connections between sockets; the first path across adds the link to the problem.
 struct Connections<'a> {
     node: &'a Topology,
     /// by pairs of NUMA nodes
     known: BTreeMap<(u32, u32), Connection>,
     /// by pairs of sockets
     links: BTreeMap<(u32, u32), u16>,
-    /// between different NUMA nodes
+    /// all distances between different NUMA nodes
     distances: BTreeSet<u32>,
     /// the bandwidth of a link, in Mbit/s
     mbps: u64,
@@ -189,9 +189,10 @@ impl<'a> Connections<'a> {
             known: BTreeMap::new(),
             links: BTreeMap::new(),
             distances: order::set(pairs.filter_map(|(from, to)| node.distance(from, to))),
-            // All flows together get the bandwidth of one: on Azure's ND MI300X v5 four flows
-            // between sockets had a seventh of what they had within one.  It follows from the
-            // rails' rate, so that a description without rates is answered as one with them.
+            // A connection carries no more than one flow: on Azure's ND MI300X v5 four flows
+            // between sockets got a seventh of their bandwidth within a socket. The figure is a
+            // part of the rails' rate, so that a description without rates gets the same answer as
+            // one with rates.
             mbps: widest * through.of(PathType::Sys) / 1000,
         }
     }

@@ -1,6 +1,6 @@
 //! Words in the command of a step's program that bind its processes or name NICs.
 
-/// `-` and `_` are alike.
+/// A command's `_` matches `-`.
 const WORDS: [&str; 8] = [
     "numactl",
     "taskset",
@@ -12,7 +12,7 @@ const WORDS: [&str; 8] = [
     NICS_OF_SGLANG,
 ];
 
-/// Words that bind processes to CPUs, which fails or binds nothing inside a mask.
+/// Programs and options that bind processes to CPUs; inside a mask they fail or bind nothing.
 ///
 /// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`). vLLM 0.33 fails
 /// unless the mask has every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds
@@ -25,24 +25,23 @@ const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
-/// SGLang binds unless the first is off. If the second is on, it ends where its GPU's NUMA node has
-/// no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+/// SGLang binds itself unless the first variable is off. With the second on, SGLang exits when the
+/// mask has no CPU of its GPU's NUMA node (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
 pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The `WORDS` of a command, each once, also inside a shell's text or a file of `--multi-prog`.
+/// The `WORDS` in a command, each once, also inside a shell's text.
 ///
-/// A program counts as a word of its own (as behind `env`) or in texts after `-c`. Other texts may
-/// be a file of `--multi-prog`, for [`binder_of_ranks`].
+/// A program's name counts if it is a whole argument (`env numactl …`) or in a text after `-c`.
+/// Another text may be a file of `--multi-prog`, which [`binder_of_ranks`] reads.
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     known_of(&WORDS, words)
 }
 
-/// The words of a command that are in `list`, where a final `-` or `.` marks the beginning of a
-/// name.
+/// The entries of `list` in a command; an entry with a final `-` or `.` is a prefix.
 pub fn known_of<'w>(
     list: &[&'static str],
     words: impl Iterator<Item = &'w str>,
@@ -68,7 +67,7 @@ pub fn known_of<'w>(
     found
 }
 
-/// The word or variable by which the program binds its processes, and which a mask breaks.
+/// The first of `BINDERS` in `known`, else SGLang's variable if SGLang would exit inside a mask.
 pub fn binder(
     known: &[&'static str],
     value: impl Fn(&str) -> Option<String>,
@@ -88,11 +87,11 @@ pub(crate) fn is_off(value: &str) -> bool {
 /// The first program of `PROGRAMS` in a file of srun's `--multi-prog`, which has lines such as
 /// `0-3 numactl …`.
 ///
-/// As in slurmstepd (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`), a backslash joins
-/// a line to the next, and simple quotes and backslashes are dropped from words.
+/// As in slurmstepd (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`), a final backslash
+/// joins two lines, and words lose single quotes and backslashes.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
     let mut line = Vec::new();
-    // ends a last line that has a backslash
+    // an empty part ends a last line that has a backslash
     file.split(|byte| *byte == b'\n')
         .chain([&b""[..]])
         .find_map(|part| {

@@ -1,11 +1,11 @@
 //! The rules of `SLURMD_TRES_BIND`, by which Slurm deals a step's GPUs to its tasks.
 //!
-//! Its text is srun's `--tres-bind`, `--gpu-bind`, or what `--gpus-per-task` and `--tres-per-task`
-//! imply, with other devices too: `gres/tmp:per_task:10+gres/gpu:per_task:1`
+//! The value is srun's `--tres-bind` or `--gpu-bind`, or follows from `--gpus-per-task` and
+//! `--tres-per-task`. Other devices may have rules too: `gres/tmp:per_task:10+gres/gpu:per_task:1`
 //! (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`; src/common/tres_bind.c). Before 23.11
-//! the separator was `;`, and names had no `gres/`. No release allows a GPU type there.
+//! the separator was `;`, and names had no `gres/`. No release allows a GPU type in a rule.
 
-/// Slurm's names for shares of GPUs: their rules deal GPUs too.
+/// Slurm's names for shares of GPUs. Their rules deal GPUs to tasks too.
 const SHARES: [&str; 2] = ["shard", "mps"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

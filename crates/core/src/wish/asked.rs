@@ -1,4 +1,4 @@
-//! The option's words as values.
+//! Values of the option's words.
 
 use std::fmt;
 
@@ -34,16 +34,16 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Conditions on which a task fails, each stronger than the one before.
+/// Demands on a task's placement, each including the one before; without them the task fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
     #[default]
     BestEffort,
     /// the placement must be applied
     Strict,
-    /// and its NICs and CPUs must be on the NUMA nodes of its GPUs, if any there exist
+    /// also: NICs and CPUs on the NUMA nodes of the task's GPUs, if those nodes have any
     Restricted,
-    /// and its GPUs, NICs and CPUs must be on one NUMA node
+    /// also: GPUs, NICs and CPUs on one NUMA node
     SingleNumaNode,
 }
 
@@ -67,14 +67,14 @@ impl fmt::Display for Strictness {
 pub enum GpuUse {
     #[default]
     Visible,
-    /// the one of the task's local id, as the user promises
+    /// the GPU at the position of the task's local id, as the user promises
     LocalId,
 }
 
 /// NICs for each GPU under `closest`, `rail` and `spread`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NicsEach {
-    /// one, or an even part of the nearest NICs if these outnumber the GPUs that share them
+    /// one, or an even part of the nearest NICs if these outnumber the GPUs near them
     #[default]
     Auto,
     /// 0 counts as 1
@@ -82,7 +82,7 @@ pub enum NicsEach {
 }
 
 impl NicsEach {
-    /// More than four help no library (UCX uses 2 rails, NCCL merges 4).
+    /// The highest number. No library uses more than four (UCX 2 rails, NCCL merges 4).
     pub const MOST: u8 = 8;
 }
 

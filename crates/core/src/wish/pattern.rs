@@ -14,7 +14,7 @@ pub struct Pattern {
 enum Meaning {
     Names,
     Prefix(SubnetPrefix),
-    /// an IPv4 network that contains a port's
+    /// an IPv4 network that contains the network of a port
     Network(Network),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// NICs do not look like subnets: names have neither `:` nor `/`, addresses have a `.`.
+    /// NICs differ from subnets: NIC names have neither `:` nor `/`, and PCI addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -56,7 +56,8 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // formatting an address, which has a `:`, costs more than all the rest
+                // an address has a `:`, and formatting one costs more than the rest of this
+                // function
                 let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))

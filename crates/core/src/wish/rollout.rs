@@ -1,5 +1,5 @@
-//! `rollout=`: the share of jobs that get the admin's `default=`. Chosen by job id, so all nodes
-//! and steps agree.
+//! `rollout=`: the share of jobs that get the admin's `default=`. The job id decides, so that all
+//! nodes and steps agree.
 
 use super::{Switch, Words};
 
@@ -7,7 +7,7 @@ use super::{Switch, Words};
 pub struct Rollout {
     /// 0 to 100
     percent: u8,
-    /// observe the other jobs, instead of `off`
+    /// true: observe jobs outside the share; false: `off`
     observes_others: bool,
 }
 
@@ -27,7 +27,7 @@ impl Rollout {
             .strip_suffix(",observe")
             .map_or((text, false), |share| (share, true));
         let percent = percent(share).ok_or_else(|| {
-            // three parts, until 1.0
+            // releases before 1.0 had three parts, with `:`
             let instead = if text.contains(':') { PARTS } else { "" };
             format!("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`{instead}")
         })?;
@@ -37,12 +37,13 @@ impl Rollout {
         })
     }
 
-    /// True for a job of the share; a larger share keeps it.
+    /// True if the job is in the share; a larger share keeps the job.
     pub fn has(self, job: u32) -> bool {
         place(job) < self.percent
     }
 
-    /// `default=` for a job. One that places no step is the same for all jobs.
+    /// `default=` for a job: outside the share, `off` or `observe`. A `default=` that places no
+    /// step is returned unchanged.
     pub fn default_of(self, job: u32, default: &Words) -> Words {
         let places = matches!(default.policy, Some(Switch::On(_))) && !default.observe;
         let mut words = default.clone();
@@ -68,10 +69,10 @@ fn percent(text: &str) -> Option<u8> {
         .filter(|percent| is_number && *percent <= 100)
 }
 
-/// The job's place in the hundred: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
+/// A number from 0 to 99: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
 ///
-/// The factor is 2^32 over the golden ratio (Knuth, The Art of Computer Programming, volume 3,
-/// section 6.4), which spreads consecutive ids about as evenly as possible.
+/// The factor is 2^32 over the golden ratio, which spreads consecutive ids about as evenly as
+/// possible (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 fn place(job: u32) -> u8 {
     let spread = job.wrapping_mul(2_654_435_761);
     // below 100

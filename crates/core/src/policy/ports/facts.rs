@@ -1,4 +1,4 @@
-//! The facts about each port: a row for each port of a NIC that is not left out as a whole.
+//! The facts about ports: a row for each port, except those of NICs that are excluded as a whole.
 
 use super::super::{Selection, gbps};
 use crate::placement::{Excluded, NodePlacement, Rail};
@@ -15,17 +15,16 @@ pub(super) struct Row<'a> {
     pub(super) port: &'a Port,
     /// true if `include=` names the NIC: no evidence counts against it
     pub(super) wanted: bool,
-    /// the NIC's PCI device id; the vendor id hardly ever differs if this agrees
+    /// the NIC's PCI device id; NICs with equal ids hardly ever differ in vendor
     pub(super) device: Option<u16>,
     /// the reason why the port does not work
     pub(super) failure: Option<String>,
-    /// true if it was a rail when more ports worked
+    /// true if the step's map has it as a rail
     pub(super) was_rail: bool,
     /// the physical function, if the NIC is a virtual one
     physfn: Option<PciAddress>,
-    /// number of the NIC's virtual functions
     vfs: Option<u32>,
-    /// true if one of these is a NIC of the node
+    /// true if one of its virtual functions is a NIC of the node
     shows_vf: bool,
     ascent: OnceCell<Ascent>,
 }
@@ -38,7 +37,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Adds the NICs that are left out as a whole to `map`.
+    /// Adds NICs that are excluded as a whole to `map`.
     pub(super) fn new(
         node: &'a Topology,
         selection: &Selection,
@@ -207,7 +206,7 @@ impl Row<'_> {
         }
     }
 
-    /// Evidence that needs no comparison with the other ports.
+    /// Evidence from the port's default route and virtual functions.
     pub(super) fn own_evidence(&self, good: &[&Row]) -> Vec<String> {
         if self.wanted {
             return Vec::new();
@@ -221,9 +220,10 @@ impl Row<'_> {
         route.into_iter().chain(self.shared_port(good)).collect()
     }
 
-    /// A physical function and its virtual ones share one port.  If a virtual one may be chosen,
-    /// the physical one stays the host's.  If the node shows none of them, virtual machines or
-    /// containers have them, and the port carries their traffic too.
+    /// Evidence of other users of the port, which a physical function shares with its virtual
+    /// functions. If a virtual function may be chosen, the physical one stays the host's. If the
+    /// node shows no virtual function, virtual machines or containers have them, and the port
+    /// carries their traffic too.
     fn shared_port(&self, good: &[&Row]) -> Option<String> {
         if self.shows_vf {
             let is_free = |other: &&&Row| {

@@ -5,26 +5,25 @@ use super::load::Load;
 use super::problem::{PARTS, Problem, path_digit};
 use std::cmp::Reverse;
 
-/// The loss of an answer after a GPU moved, in the first respect in which it differs from the one
-/// before.
+/// The loss by a GPU's move, in the first respect in which the [`Score`]s differ.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Loss {
-    /// this GPU gets `there` instead of `here`, in Mbit/s, and no gain of others weighs that up
+    /// this GPU gets `there` instead of `here`, in Mbit/s, and no other GPU's gain outweighs that
     Less { gpu: usize, there: u64, here: u64 },
     /// farther paths
     Path,
     /// less even use of the rails
     Users,
-    /// a later rail in rail order, or none
+    /// an equal answer, but later in rail order
     Order,
     /// none: the answer is better
     Gain,
 }
 
-/// The quality of an answer; the lesser one is better.
+/// The quality of an answer; less is better.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    /// in whole Mbit/s, ascending: no gain of one GPU weighs up a loss of one that has less
+    /// in whole Mbit/s, ascending, since the worst-off GPU counts first
     pub(super) shares: Reverse<Vec<u64>>,
     /// number of paths of each kind, the farthest in the highest digit
     pub(super) path: u128,
@@ -90,8 +89,8 @@ impl<'p> Solved<'p> {
         }
     }
 
-    /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the
-    /// node, and no other rail equals them: then no other answer is as good.
+    /// True if no other answer is as good: each GPU has its best rails at full bandwidth, and none
+    /// of its other rails equals them.
     pub(super) fn is_ideal(&self) -> bool {
         let problem = self.problem;
         self.rails_of.iter().enumerate().all(|(gpu, rails)| {
@@ -103,8 +102,8 @@ impl<'p> Solved<'p> {
         })
     }
 
-    /// The loss if a GPU gave up the rail that it misses least for `to`, and no other GPU moved;
-    /// `None` if it has no rail to give up.
+    /// The loss if a GPU exchanged its least useful rail for `to`, and no other GPU moved; `None`
+    /// if the GPU has no rail.
     pub(crate) fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let own = self.rails_of[gpu];
         let (score, before) = (self.score(), self.shares.clone());
@@ -131,8 +130,8 @@ impl<'p> Solved<'p> {
         }
         let mut levels = there.shares.0.iter().zip(&score.shares.0);
         if let Some((&level, _)) = levels.find(|(after, before)| after != before) {
-            // more GPUs than before have no more than this; the one that moves is named before
-            // others that lose as much
+            // reports the GPU that fell to `level` or below and has most; of equals, the GPU that
+            // moved
             let fallen =
                 (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
             let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));

@@ -6,13 +6,12 @@ use super::load::Move;
 use super::problem::{PARTS, path_digit};
 use std::cmp::{Ordering, Reverse};
 
-/// Rounds in which each rail of each GPU is compared with each other rail.  Real nodes need three.
+/// Rounds in which each rail of each GPU is compared with each other rail. Real nodes need three.
 const ROUNDS: usize = 8;
-/// Comparisons in all rounds together, which bound the time of a step: 256 GPUs with 8 of 64 NICs
-/// each have too many for one round, and 16 GPUs with 2 of 32 few enough for all eight.
+/// Comparisons in all rounds together, a bound on the step's time: 256 GPUs with 8 of 64 NICs each
+/// have too many for one round, 16 GPUs with 2 of 32 have all eight rounds.
 const COMPARISONS: usize = 8192;
 
-/// The answer after all moves and exchanges that gain.
 pub(super) fn improved(answer: Solved) -> Solved {
     let problem = answer.problem;
     let in_one_round = problem.wants.iter().sum::<usize>() * problem.rails();
@@ -43,18 +42,18 @@ struct Improving<'p> {
     answer: Solved<'p>,
     /// the least share of any GPU
     worst: u64,
-    /// `[link]`: the GPUs that cross it, ascending, each as often as it has paths across
+    /// `[link]`: the GPUs whose paths cross it, ascending, once for each path
     users: Vec<Vec<usize>>,
 }
 
 impl Improving<'_> {
-    /// Tries to move each GPU to each other rail, and to exchange each two rails; true if one was a
-    /// gain.
+    /// Tries every move of a GPU to another rail, and every exchange of two rails; true if one
+    /// gained.
     fn round(&mut self) -> bool {
         let problem = self.answer.problem;
         let mut gpus: Vec<usize> = (0..problem.gpus()).collect();
         gpus.retain(|&gpu| !problem.is_decided(gpu));
-        // the worst-off first: a gain of theirs is the greatest
+        // the worst-off GPUs first, since their gains count most
         gpus.sort_by_key(|&gpu| (self.answer.shares[gpu], gpu));
         let mut gained = false;
         for gpu in gpus {
@@ -72,8 +71,8 @@ impl Improving<'_> {
         gained
     }
 
-    /// Moves a GPU from the rail in this slot to another one, or exchanges the two with a GPU that
-    /// has that one.
+    /// Moves a GPU from its rail number `slot` to `to`, or exchanges the two rails with a GPU that
+    /// has `to`; true if that gained.
     fn try_rail(&mut self, gpu: usize, slot: usize, to: usize) -> bool {
         let rails = self.answer.rails_of[gpu];
         let Some(from) = rails.iter().nth(slot).filter(|_| !rails.contains(to)) else {
@@ -94,8 +93,8 @@ impl Improving<'_> {
         })
     }
 
-    /// Exchanges two rails among all GPUs that have one of them, where that brings a better rail to
-    /// one of these GPUs, or an earlier one to the first.
+    /// Exchanges two rails among all GPUs that have one of them, if a GPU gets a better rail, or
+    /// the first GPU an earlier one; true if that gained.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
         let Solved {
             problem, rails_of, ..
@@ -124,17 +123,15 @@ impl Improving<'_> {
             && self.make_if_gain(&moves)
     }
 
-    /// True if the GPU has a choice, may choose the rail to which it would move, and does not have
-    /// it yet.
+    /// True if the GPU has a choice, and its new rail is open to it and not yet its own.
     fn may_take(&self, &Move { gpu, to, .. }: &Move) -> bool {
         let problem = self.answer.problem;
         let open = problem.open[gpu].minus(self.answer.rails_of[gpu]);
         open.contains(to) && !problem.is_decided(gpu)
     }
 
-    /// A quick test: false if the answer hardly becomes better when a GPU moves to another rail.
-    /// It may overlook a gain of other GPUs: one with several rails can make up for a loss on one
-    /// of them.
+    /// A quick test: false if the move hardly gains. The test may miss gains of other GPUs, since a
+    /// GPU with several rails can make up for a loss on one rail.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {
@@ -157,7 +154,7 @@ impl Improving<'_> {
         }
     }
 
-    /// As `may_move`, of two GPUs that exchange rails.
+    /// As `may_move`, for two GPUs that exchange rails.
     fn may_exchange(&self, moves: &[Move; 2]) -> bool {
         let Solved {
             problem,
@@ -177,7 +174,7 @@ impl Improving<'_> {
         self.is_gain(after.cmp(&before), moves)
     }
 
-    /// Makes moves between two rails, all together, if that is a gain.
+    /// Makes these moves between two rails if they gain together; true if made.
     fn make_if_gain(&mut self, moves: &[Move]) -> bool {
         let before = self.answer.load.attempt(moves);
         for one in moves {
@@ -218,8 +215,8 @@ impl Improving<'_> {
         *rails = rails.without(from).with(to);
     }
 
-    /// The GPUs whose shares attempted moves change, with the new shares; `None` if one is below
-    /// the worst-off GPU's now.  `before` has the levels of the links on the moves' paths.
+    /// Each GPU whose share the attempted moves change, with its new share; `None` if one falls
+    /// below the present worst. `before` has the old levels of the links on the moves' paths.
     fn changed_shares(&self, moves: &[Move], before: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Solved {
             load,
@@ -246,7 +243,7 @@ impl Improving<'_> {
         Some(changed)
     }
 
-    /// Compares these GPUs' new shares, from the worst-off one on, with the present ones.
+    /// Compares the new shares with the present ones, from the worst-off GPU on.
     fn compare(&self, changed: &[(usize, u64)]) -> Ordering {
         let (mut before, mut after): (Vec<u64>, Vec<u64>) = changed
             .iter()
@@ -257,8 +254,8 @@ impl Improving<'_> {
         after.cmp(&before)
     }
 
-    /// True if moves between two rails bring more, or as much by nearer paths, else by more even
-    /// use, else by a rail that is earlier in order for the first GPU that moves.
+    /// True if the moves bring more bandwidth; of equals nearer paths, then more even use, then an
+    /// earlier rail for the first GPU that moves.
     fn is_gain(&self, shares: Ordering, moves: &[Move]) -> bool {
         if shares != Ordering::Equal {
             return shares == Ordering::Greater;

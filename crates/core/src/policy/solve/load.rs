@@ -1,9 +1,8 @@
-//! The paths that cross each link in an answer, and the part of it that each path gets.
+//! The paths that cross each link in an answer, and each path's part of the link.
 
 use super::RailSet;
 use super::problem::{PARTS, Problem};
 
-/// One GPU gives up a rail and takes another.
 #[derive(Clone, Copy)]
 pub(super) struct Move {
     pub(super) gpu: usize,
@@ -11,15 +10,14 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// The load of an answer, or of the beginning of one.
+/// The load of a complete or partial answer.
 pub(crate) struct Load<'p> {
     problem: &'p Problem,
-    /// `[link]`: the bandwidths that paths across it have when alone, ascending, each with its
-    /// number of paths
+    /// `[link]`: its paths' bandwidths when alone, ascending, each with its number of paths
     owns: Vec<Vec<(u64, u64)>>,
     /// `[link]`: the most that each path gets of it
     pub(super) levels: Vec<u64>,
-    /// `[link]`: its level with one more path, which uses all it gets
+    /// `[link]`: its level with one more path of unlimited demand
     pub(super) joining: Vec<u64>,
 }
 
@@ -57,9 +55,9 @@ impl<'p> Load<'p> {
             .for_each(|link| self.reckon(link));
     }
 
-    /// Sets the levels as after these moves, and leaves `joining` as it is.  Returns each link of
-    /// the moves' paths with its old level, once for each path.  The caller then calls
-    /// [`Load::undo`], or [`Load::reckon`] for each of these links.
+    /// Sets `levels`, but not `joining`, to the values after these moves. Returns the old level of
+    /// each link on the moves' paths, once for each path. [`Load::undo`] must follow, or
+    /// [`Load::reckon`] for each of these links.
     pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
         let problem = self.problem;
         let mut before = Vec::with_capacity(16 * moves.len());
@@ -85,7 +83,7 @@ impl<'p> Load<'p> {
         }
     }
 
-    /// A bandwidth that no path has any more stays with 0 paths: it may come again.
+    /// Adds or removes a path. A bandwidth without paths stays in `owns`, since it may come again.
     fn change(&mut self, gpu: usize, rail: usize, adds: bool) {
         let own = self.problem.own(gpu, rail);
         for link in self.problem.crossed(gpu, rail) {
@@ -130,7 +128,7 @@ impl<'p> Load<'p> {
         levels.fold(self.problem.own(gpu, rail), u64::min)
     }
 
-    /// A GPU's share of another rail, if it took that too; `None` if that is less than `least`.
+    /// A GPU's share of `rail` if the GPU took it too; `None` if less than `least`.
     pub(super) fn joining(&self, gpu: usize, rail: usize, least: u64) -> Option<u64> {
         let enough = |share: u64| Some(share).filter(|&share| share >= least);
         let mut levels = self
@@ -149,8 +147,8 @@ impl<'p> Load<'p> {
     }
 }
 
-/// The most that each path gets of a link; `u64::MAX` if there is enough for all.  `owns` is as in
-/// [`Load`]; `greedy` more paths use all they get.
+/// The most that each path gets of a link; `u64::MAX` if the link suffices for all. `owns` is as in
+/// [`Load`]; `greedy` is the number of additional paths of unlimited demand.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
     let mut left = capacity;
     let mut sharers = greedy + owns.iter().map(|(_, paths)| paths).sum::<u64>();

@@ -1,15 +1,15 @@
-//! The assignment solver: every GPU its rails, as even and as near as the machine allows.
+//! The assignment solver: every GPU gets rails, as evenly and as near as the machine allows.
 //!
-//! Answers are compared by the share of the worst-off GPU, then of the next, up to the best-off
-//! (leximin); by nearer paths; by an even number of GPUs on the rails; by rail order.
+//! Answers are compared by the GPUs' shares from the worst-off to the best-off (leximin), then by
+//! nearer paths, by even numbers of GPUs on the rails, and by rail order.
 //!
 //! A path from a GPU to a rail crosses links: the rail's port, PCIe links, the connection of two
-//! sockets.  Each link divides its bandwidth evenly among the paths that cross it, and what one
-//! path cannot use, since it is narrower elsewhere, goes to the others.  A GPU's share of a rail is
-//! the least that its path and these links allow; shares of several rails add up.
+//! sockets. Each link divides its bandwidth evenly among its paths; a path that is narrower
+//! elsewhere leaves its unused part to the others. A GPU's share of a rail is the least that its
+//! path and these links allow; shares of several rails add up.
 //!
 //! The solver starts with two simple answers (`start`), improves each by moves and exchanges of
-//! rails (`improve`), in a fixed number of rounds, and takes the better one.  The tests compare it
+//! rails (`improve`), in a fixed number of rounds, and takes the better one. The tests compare it
 //! with exhaustive search.
 
 mod answer;

@@ -1,22 +1,22 @@
-//! The solver's question: the links that each GPU crosses on its path to each rail, and their
+//! The solver's input: the links that each GPU crosses on its path to each rail, and their
 //! bandwidth.
 
 use super::{MOST_RAILS, RailSet};
 
-/// Shares are reckoned in this part of a Mbit/s, a multiple of 1 to 16, so that most divide without
-/// remainder.
+/// Parts of a Mbit/s, in which shares are counted: a multiple of 1 to 16, so that most divisions
+/// are exact.
 pub(super) const PARTS: u64 = 720_720;
 
-/// Kinds of path that can be told apart; farther ones count as the farthest.
+/// Number of kinds of path; all farther paths are of the last kind.
 pub(crate) const KINDS: u8 = 8;
 
-/// A digit for each kind of path: no node has as many paths as one digit can count.
+/// One path of this kind in `Score::path`: each kind has 16 bits, more than a node has paths.
 pub(super) fn path_digit(kind: u8) -> u128 {
     1 << (u32::from(kind) * 16)
 }
 
 struct Path {
-    /// the most that its GPU can have, when no other path shares its links, in parts of a Mbit/s
+    /// its bandwidth while no other path shares its links, in parts of a Mbit/s
     own: u64,
     /// its first link in [`Problem::crossed`]
     first: u32,
@@ -27,7 +27,7 @@ struct Path {
 
 pub(crate) struct Problem {
     rails: usize,
-    /// `[gpu]`: number of rails that it is to get
+    /// `[gpu]`: number of rails to get
     pub(super) wants: Vec<usize>,
     /// `[gpu]`: rails from which it may choose
     pub(super) open: Vec<RailSet>,
@@ -40,8 +40,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem without paths; [`Problem::add_path`] adds them.  `rates`: each rail's in Mbit/s,
-    /// for at most [`MOST_RAILS`].  `wants`: how many rails each GPU gets, from 1 to all of them.
+    /// A problem without paths, for [`Problem::add_path`]. `rates`: each rail's in Mbit/s, for at
+    /// most [`MOST_RAILS`]. `wants`: each GPU's number of rails, from 1 to all.
     pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         let most = rails.clamp(1, MOST_RAILS);
@@ -55,16 +55,16 @@ impl Problem {
         }
     }
 
-    /// Adds a link that several paths may cross, by its bandwidth in Mbit/s; gives its number.
+    /// Adds a link that several paths may cross, by its bandwidth in Mbit/s; returns its number.
     pub(crate) fn add_link(&mut self, mbps: u64) -> u16 {
         self.capacities.push(mbps * PARTS);
         // a node has too few bridges and connections to come near the limit
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// Adds the next path, GPU by GPU and rail by rail: the most that one GPU can have, in Mbit/s;
-    /// the kind of path; and the links on it besides the rail, on the GPU's side and on the rail's,
-    /// and between them.
+    /// Adds the next path, GPU by GPU and rail by rail. `lets_through`: its bandwidth in Mbit/s
+    /// without regard to shared links. `of_gpu`, `of_rail`, `between`: its shared links besides the
+    /// rail.
     pub(crate) fn add_path(
         &mut self,
         lets_through: u64,
@@ -74,7 +74,7 @@ impl Problem {
     ) {
         let (rail, first) = (self.paths.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
-        // mostly the narrowest: a search by shares ends there
+        // mostly the narrowest, so that `Load::joining` ends early
         self.crossed.extend(between);
         self.crossed.extend_from_slice(of_gpu);
         // the link above two functions of one device is on both sides, and counts once
@@ -131,7 +131,7 @@ impl Problem {
         &self.paths[gpu * self.rails + rail]
     }
 
-    /// Limits GPUs whose rails are given to these.
+    /// Limits each GPU to its rails in `kept`, if any.
     pub(crate) fn keep(&mut self, kept: &[Option<RailSet>]) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
             *open = rails.unwrap_or(*open);

@@ -1,6 +1,6 @@
 //! A set of rails, a bit for each.
 
-/// Rails, at most: the bits of a `u64`.
+/// The most rails of a node: the bits of a `u64`.
 pub(crate) const MOST_RAILS: usize = 64;
 
 /// Rails of a node, by their positions below [`MOST_RAILS`].
@@ -8,7 +8,6 @@ pub(crate) const MOST_RAILS: usize = 64;
 pub struct RailSet(u64);
 
 impl RailSet {
-    /// The first `count` rails of a node.
     pub fn first(count: usize) -> RailSet {
         (0..count.min(MOST_RAILS)).collect()
     }

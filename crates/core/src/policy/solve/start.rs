@@ -6,7 +6,7 @@ use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
-/// Each GPU in turn takes its nearest rail, of equals the least used so far: other programs' rule.
+/// Each GPU in turn takes its nearest rail, of equals the least used so far, as other programs do.
 pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut users = vec![0; problem.rails()];
@@ -14,7 +14,7 @@ pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
         .iter()
         .flat_map(|rails| rails.iter())
         .for_each(|rail| users[rail] += 1);
-    // for each GPU its open rails of each kind of path: looked up once, they serve in every round
+    // `[gpu][kind of path]`: its open rails, found once for all rounds
     let mut of_kinds = vec![[RailSet::default(); KINDS as usize]; problem.gpus()];
     for (gpu, of_kinds) in of_kinds.iter_mut().enumerate() {
         for rail in problem.open[gpu].iter() {
@@ -32,7 +32,8 @@ pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     Solved::new(problem, rails_of)
 }
 
-/// Each GPU in turn takes the rail that gives it most then; of equals the nearest, then the first.
+/// Each GPU in turn takes the rail that has the most bandwidth left for it; of equals the nearest,
+/// then the first.
 pub(super) fn richest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut load = Load::of(problem, &given);
@@ -64,8 +65,8 @@ fn given(problem: &Problem) -> Vec<RailSet> {
     (0..problem.gpus()).map(given).collect()
 }
 
-/// Gives every GPU with a choice a first rail, then a second one to GPUs that want several, and so
-/// on; `next` chooses from the rails open to the GPU.
+/// Gives each GPU with a choice one rail per round, until it has as many as it wants; `next`
+/// chooses from its open rails.
 fn in_turn(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,
