@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 /// modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// EACCES: the mode, an access list or a security module; they judge the user, not the task
+    /// EACCES: the mode, an access list or a security module, the same for all tasks of a user
     User,
     /// EPERM: the device cgroup, which can differ between tasks
     Cgroup,
