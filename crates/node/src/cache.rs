@@ -1,7 +1,7 @@
 //! The node file: a node in binary form, with the marks that show whether it is still current.
 //!
-//! One version of the tool writes it for the same version of the plugin: a line with the version, a checksum, the content.
-//! `nic-placement show --topology FILE` prints it.
+//! The tool writes it for a plugin of the same version: a line with the version, a checksum, the
+//! content. `nic-placement show --topology FILE` prints it.
 
 use crate::discover::registered::Registered;
 use nic_placement_topology::{Provenance, Topology, file};
@@ -63,8 +63,8 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-/// Reads a node file.  The topology is not checked, which would double the time: `refresh` writes consistent ones only, and a
-/// step reads only root's files.
+/// Reads a node file. Checking its topology would double the time: `refresh` writes only consistent
+/// ones, and a step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
     let own = rest.strip_prefix(VERSION.as_bytes());

@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// the file's, with later changes that the kernel knows from memory
+    /// the file's, with changes that the kernel has in memory
     pub topology: Topology,
     /// seconds since the file was written
     pub age: u64,

@@ -1,7 +1,7 @@
 //! Reads the node: this system, a captured tree, a built-in machine, or a topology file.
 #![forbid(unsafe_code)]
 
-// the files of crates/formats that the unit tests share name this crate
+// unit tests include files of crates/formats, which use this crate's name
 #[cfg(test)]
 extern crate self as nic_placement_node;
 
@@ -125,8 +125,8 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Fits a described node to the live one: removes NICs that this system lacks, since a library fails on them, and takes
-/// ports, device files, UUIDs, order and MIG instances from the live node.
+/// Fits a described node to the live one. Removes NICs that this system lacks, since a library
+/// fails on them. Takes ports, device files, UUIDs, order and MIG instances from the live node.
 pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     node.nics.retain_mut(|nic| {

@@ -14,7 +14,7 @@ pub type NodeSet = Bitmap;
 /// A set of numbers below [`Bitmap::LIMIT`].
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bitmap {
-    // the last word is not zero: so equal sets have equal words
+    // the last word is never zero, so equal sets have equal words
     words: Vec<u64>,
 }
 

@@ -78,7 +78,7 @@ pub struct Ipv4Route<'t> {
     pub interface: &'t str,
     pub destination: Ipv4Addr,
     pub mask: Ipv4Addr,
-    /// 0.0.0.0 without a gateway, or for one of IPv6
+    /// 0.0.0.0 without a gateway, or with an IPv6 gateway
     pub gateway: Ipv4Addr,
     flags: u32,
     pub metric: u32,
@@ -93,7 +93,7 @@ impl<'t> Ipv4Route<'t> {
         let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
         let (metric, mask) = (words.nth(2)?, words.next()?);
         let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        // printed in the processor's byte order, kept in the network's
+        // the kernel prints a number in network byte order as if it were the processor's
         let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
         Some(Ipv4Route {
             interface,

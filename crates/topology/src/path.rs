@@ -50,14 +50,14 @@ pub struct Ascent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
-    /// the NUMA nodes of the two functions, the smaller first; `None` if equal or unknown
+    /// for [`PathType::Sys`] both NUMA nodes, the smaller first; `None` if equal or unknown
     pub crossing: Option<(u32, u32)>,
     links: (usize, usize),
 }
 
 impl Ascent {
-    /// Links above the function, nearest first: function 0 of the device below, and Mbit/s; `None` if the rate is
-    /// unknown.
+    /// Links above the function, nearest first. Each has function 0 of the device at its lower end,
+    /// and Mbit/s; `None` if the rate is unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
@@ -111,7 +111,7 @@ impl Topology {
             Some((function.address.card(), rate.mbps()))
         };
         let numa_node = functions.iter().find_map(|function| function.numa_node);
-        // two functions can share a topmost bridge that the tree lacks
+        // the tree can lack the topmost bridge of two functions
         let bridges = functions
             .iter()
             .filter_map(|function| function.parent.bridge());
@@ -194,7 +194,7 @@ fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
 fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_part = false;
-    // from the host bridge down: a switch that has parts is no part itself
+    // from the host bridge down, since a switch that has parts is no part itself
     for switch in (1..bridges.len() / 2).rev() {
         let at = 2 * switch - 1;
         let whole = broadcom_generation(bridges[at + 2], 0);
@@ -207,7 +207,7 @@ fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     parts
 }
 
-/// The PCIe generation of a Broadcom switch whose ids say that it is a whole (level 0) or a part (level 1).
+/// The PCIe generation of a whole Broadcom switch (level 0) or a part of one (level 1), by its ids.
 fn broadcom_generation(switch: &PciFunction, level: u16) -> Option<u8> {
     let (subsystem_vendor, subsystem) = switch.subsystem?;
     let ids = (switch.vendor?, switch.device?, subsystem_vendor);

@@ -62,7 +62,8 @@ impl PciAddress {
         self.device < 32 && self.function < 8
     }
 
-    /// First domain of invented addresses: importers make them for files without any, and reports leave them out.
+    /// First domain of invented addresses. Importers make them for files without addresses; reports
+    /// omit them.
     pub const INVENTED: u32 = 0xfffd_0000;
 
     pub fn is_invented(self) -> bool {
@@ -209,7 +210,8 @@ serde_as_text!(
 );
 
 /// A PCI function: a GPU, a NIC, or a bridge above one.
-// `remote` derives functions, not the traits: file/function.rs implements those, and reads lines of text too
+// serde's `remote` derives functions; file/function.rs has the traits, which also read lines of
+// text
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {

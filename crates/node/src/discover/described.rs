@@ -19,7 +19,8 @@ use nic_placement_topology::{Gpu, NicKind, NicRole, PathType, PciAddress, Topolo
 pub const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
-/// Adds a description's facts to the node; false without a description.  Lines that do not fit the node are reported.
+/// Adds a description's facts to the node, and reports lines that do not fit; false without a
+/// description.
 pub fn read(root: &Root, node: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else {
         return false;

@@ -89,7 +89,8 @@ impl Discovery<'_> {
         }
         let gpus = &mut self.node.gpus;
         let known: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.address).collect();
-        // a KFD node's PCI function and partition; older drivers give the partition as the function number
+        // a KFD node's PCI function and partition; in older drivers the function number is the
+        // partition
         let function_of = |node: &KfdNode| {
             let first = node.address.card();
             let is_partition = node.address.function != 0
@@ -117,7 +118,7 @@ impl Discovery<'_> {
                 });
             }
             let shares_function = placed.iter().filter(|(at, _)| *at == address).count() > 1;
-            // older drivers give all partitions their card's UUID, by which the runtime finds none
+            // older drivers give all partitions their card's UUID, by which ROCm finds no partition
             let is_its_own = nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1;
             self.node.gpus.push(Gpu {
                 partition: shares_function.then_some(partition),

@@ -66,7 +66,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     gpus
 }
 
-/// The position of the nearest CPU among the nodes that a GPU's `io_links/N/properties` name.
+/// The NUMA node of the CPU with the least weight in a GPU's `io_links/N/properties`.
 fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
     let links = root.list(&format!("{node}/io_links"), is_number);
     let links = links.iter().take(MAX_DEVICES).filter_map(|link| {

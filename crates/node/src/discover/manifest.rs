@@ -64,7 +64,7 @@ impl Manifest {
     }
 }
 
-/// The path below the root to which the link `path` with this target leads; `None` if it leaves the root.
+/// The path below the root that the link `path` leads to; `None` if it leaves the root.
 pub fn normalise(path: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if !target.starts_with('/') {

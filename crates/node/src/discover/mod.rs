@@ -97,8 +97,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Clears each function's NUMA node that the system lacks, since a topology file refuses it.  A capture may lack all
-    /// NUMA nodes: then the numbers stay.
+    /// Clears a function's NUMA node that the system does not list, since a topology file refuses
+    /// it. A capture without any NUMA node keeps the numbers.
     fn forget_unlisted_numa_nodes(&mut self) {
         let is_unlisted = |function: &&PciFunction| {
             let node = function.numa_node;

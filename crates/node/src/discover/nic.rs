@@ -13,7 +13,7 @@ const MAX_PORTS: u8 = 16;
 pub(super) struct RdmaDevice {
     /// index in `Topology::nics` before that is sorted
     pub(super) index: usize,
-    /// directory of the device and of its interfaces
+    /// the PCI function's directory, with `infiniband` and `net`
     pub(super) parent: String,
 }
 
@@ -56,7 +56,7 @@ impl Discovery<'_> {
             }
             netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
             let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
-            // for a capture without the class
+            // a capture may lack the class
             let listed = || {
                 let directory = format!("{}/infiniband_verbs", parent.filter(|_| full)?);
                 root.list(&directory, is_uverbs).into_iter().next()
@@ -88,7 +88,7 @@ impl Discovery<'_> {
         devices
     }
 
-    /// Devices with the targets of their links in the class.
+    /// Devices, each with its link's target in the class.
     fn with_paths(&mut self, names: Vec<String>) -> Vec<(DeviceName, String)> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -152,8 +152,8 @@ fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
     root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// Character devices by their devices' directory.  The class is one directory of links, read faster than one directory
-/// for each device.
+/// Character devices by directory of their RDMA device. The class is one directory of links, faster
+/// to read than one directory for each device.
 fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in root.list(VERBS, is_uverbs).into_iter().take(MAX_DEVICES) {
@@ -165,8 +165,8 @@ fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// The character device of an RDMA device.  Of two below one PCI function, such as those of `mana_0` and `manae_0`
-/// (drivers/infiniband/hw/mana/device.c), each names its RDMA device.
+/// The character device of an RDMA device. If a PCI function has two, as for `mana_0` and `manae_0`
+/// (drivers/infiniband/hw/mana/device.c), `ibdev` names the RDMA device.
 fn own_uverbs(
     root: &Root,
     verbs: &BTreeMap<String, Vec<String>>,
@@ -263,11 +263,12 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`.  `rate_show` (the kernel's drivers/infiniband/core/sysfs.c) prints an
-    // unknown speed as SDR, and cannot be read for an unknown width: only a driver outside the kernel prints 0.
+    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`. `rate_show` (the kernel's
+    // drivers/infiniband/core/sysfs.c) prints an unknown speed as SDR and fails for an unknown
+    // width: only a driver outside the kernel prints 0.
     let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
     let mut port = Port::new(number, state, link_layer, rate_mbps);
-    // all Ethernet ports have fe80::
+    // an Ethernet port's first GID begins with fe80::
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
         port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
     }

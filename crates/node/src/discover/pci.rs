@@ -27,7 +27,7 @@ impl Discovery<'_> {
         for part in path.split('/') {
             end += part.len();
             if part.starts_with("pci") {
-                // an Intel VMD controller's inner host bridge is below a function of the outer one
+                // the first: an Intel VMD controller's inner host bridge is below the outer one
                 parent = parent.or(part.parse::<HostBridge>().ok().map(PciParent::Host));
             } else if let (true, Some(above)) = (part.contains(':'), parent) {
                 if let Ok(address) = part.parse::<PciAddress>() {
@@ -48,7 +48,7 @@ impl Discovery<'_> {
                 continue;
             }
             let need = Need {
-                // a bridge's node counts only if none below has one
+                // a bridge's node counts only if no function below has one
                 numa_node: !numa_node_known,
                 // both ends of a link report its rate; every second bridge is an upper end
                 link: distance % 2 == 0,
@@ -125,7 +125,7 @@ impl Discovery<'_> {
                 }
             }
             let speed = file("max_link_speed");
-            // most NVIDIA GPUs run at full speed: then the link's other end is not read
+            // most NVIDIA GPUs run at full speed, so the link's other end need not be read
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
             if end == 0 && is_nvidia && function.link.current.is_none_or(has_its_speed) {
@@ -175,9 +175,10 @@ impl Discovery<'_> {
 
 /// The number of virtual functions (Documentation/ABI/testing/sysfs-bus-pci).
 ///
-/// A step counts the links to them.  `sriov_numvfs` may wait: in Linux 5.5 to 6.8, and in older kernels with its fixes, it
-/// takes the device's lock (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657), which the kernel holds
-/// during probe, reset and removal, and vfio while a virtual machine uses the device.  A capture may lack the links.
+/// A step counts `virtfn*` links, which a capture may lack, since `sriov_numvfs` may wait. In Linux
+/// 5.5 to 6.8, and in older kernels with its fixes, it takes the device's lock (drivers/pci/iov.c,
+/// `sriov_numvfs_show`, since commit 35ff867b7657). The kernel holds that lock during probe, reset
+/// and removal, and vfio while a virtual machine uses the device.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;

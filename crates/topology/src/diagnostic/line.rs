@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Most bytes of a line: Linux writes as many to a pipe at once (`PIPE_BUF`), and a task with eight GPUs reports half.
+/// Most bytes of a line. Linux writes as many to a pipe at once (`PIPE_BUF`); a task with eight
+/// GPUs needs half.
 pub const MAX_BYTES: usize = 4096;
 
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.
 const MARK: usize = 48;
 
-/// `text` with each character that [`disturbs`] as in a Rust literal (`\n`, `\u{1b}`); text longer than 4096 bytes is
-/// cut, and marked.
+/// `text` with each character that [`disturbs`] as in a Rust literal (`
+/// `, `\u{1b}`). Text longer than 4096 bytes is cut and marked.
 ///
-/// Quotes are escaped and cut where they are made; this is the second line of defence.
+/// A second defence: `Shown` has escaped and cut quoted text.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);

@@ -48,15 +48,15 @@ pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{end}")
 }
 
-/// Log lines: each finding once, with its first place and the number of others, since a broken `/sys` gives one for each
-/// device.
+/// Log lines: each finding once, with its first place and the number of others. A broken `/sys`
+/// gives a finding for each device.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {
         let same = |(first, _): &(&Diagnostic, _)| first.finding == diagnostic.finding;
         match found.iter().position(same) {
             Some(at) => found[at].1 += 1,
-            // counted without a place
+            // further findings are only counted
             None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
             None => found.push((diagnostic, 0)),
         }
@@ -77,7 +77,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
 /// Most findings in a [`summary`]; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Text from a file, a variable or a user, cut, without characters that move a cursor or end a line.
+/// Cut text of a file, variable or user, without characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -96,7 +96,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// At most `most` characters of a message that quotes such words; [`line::disturbs`] says which are escaped.
+    /// At most `most` characters of a message, escaped if [`line::disturbs`].
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown {
             is_message: true,

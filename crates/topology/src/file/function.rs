@@ -27,7 +27,7 @@ pub const FIELDS: [&str; 12] = [
 
 impl Serialize for PciFunction {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // the inherent function that serde's `remote` derives
+        // no recursion: serde's `remote` derives an inherent function of this name
         PciFunction::serialize(self, to)
     }
 }

@@ -34,7 +34,8 @@ impl Contained {
 
     /// A directory's path without links, if that is below the base.
     ///
-    /// It is resolved from its parent's, which is mostly known: the kernel would look at each part of the whole path.
+    /// Resolves one name below the parent's path, which is mostly known; the kernel would look up
+    /// every part.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
         /// Most parts of a path; the deepest read has 25.
         const MAX_PARTS: usize = 64;

@@ -104,7 +104,7 @@ fn open_followed(path: &Path) -> Result<File, Obstacle> {
 fn open(path: &Path, flags: i32) -> Result<File, Obstacle> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(flags).open(path)?;
-    // again: another file may have replaced it
+    // checks again: another file may have replaced the first
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -141,7 +141,7 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// The owner of the open file is checked, so no other file can replace it.  Owners of directories are not: they could
+/// The open file's owner is checked, so no other file can replace it. Owners of directories could
 /// only put another file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_followed(path).and_then(|file| bounded(file, limit, author));
@@ -178,11 +178,12 @@ pub struct Beginning {
     pub is_cut: bool,
 }
 
-/// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no regular file.
+/// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no
+/// regular file.
 ///
-/// For processes with the user's own rights, and for paths that no user chose.
+/// Any owner: the process has the user's rights, or no user chose the path.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
-    // std would read 32 bytes, then 64 and so on, and procfs makes its table for each
+    // std would read 32 bytes, then 64 and so on; procfs makes its table again for each read
     let mut bytes = Vec::with_capacity(4096);
     let mut file = open_followed(path).ok()?.take(limit as u64 + 1);
     file.read_to_end(&mut bytes).ok()?;
