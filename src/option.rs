@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The words of the last `option_callback`, since Slurm's last call counts.
 static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 
-/// Stores the option's value. For a bad value srun, sbatch and salloc get false, which ends them
-/// before they queue a job.
+/// Stores the option's value. Returns false for a bad value in srun, sbatch and salloc, which then
+/// end before they queue a job.
 ///
-/// On a node a bad value gets true. For false slurmd would log the raw value, line ends included
+/// On a node a bad value returns true. For false slurmd would log the raw value, line ends included
 /// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later Slurm may count false as
 /// the node's failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {

@@ -18,13 +18,13 @@ use std::sync::OnceLock;
 /// sruns of its ranks inherit that variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
-    /// `orted`, `prted`: Open MPI's mpirun starts them on the other nodes, and ranks keep the
+    /// `orted`, `prted`: Open MPI's mpirun starts the daemons on the other nodes; ranks keep the
     /// step's variables (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
     OpenMpi,
     /// proxies of MPICH, Intel MPI and MVAPICH (lib/tools/bootstrap/external/slurm_launch.c;
     /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), Flux's broker. In ranks the environment of
-    /// mpiexec or `flux run` overrides the step's, so they would get its GPUs but the NIC of this
-    /// step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
+    /// mpiexec or `flux run` overrides the step's: a rank would have mpiexec's GPUs, but the NIC of
+    /// this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
     Overlaying,
 }
 

@@ -87,8 +87,8 @@ fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
         .unwrap_or(0)
 }
 
-/// In the step's first task: tells the user why the requested placement is refused, unless srun
-/// has.
+/// In the step's first task: tells the user why the requested placement is refused, unless srun has
+/// said so.
 fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else {
         return;

@@ -12,7 +12,7 @@ use std::fmt;
 pub const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, and a number that grows with each change of the format.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
-/// Most bytes: a topology file's, and a line for each device.
+/// Most bytes: those of a topology file, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct NodeFile {
 pub enum BadNodeFile {
     /// no node file
     Foreign,
-    /// another version's
+    /// a node file of another version
     Version(String),
     /// cut off, or changed
     Damaged,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// the file's, with changes that the kernel has in memory
+    /// the file's topology, updated from the kernel's memory
     pub topology: Topology,
     /// seconds since the file was written
     pub age: u64,
@@ -28,14 +28,14 @@ pub enum NotUsed {
     OtherBoot,
     /// age in seconds, and the allowed age
     TooOld(u64, u64),
-    /// seconds until its time of writing
+    /// seconds by which the file's time is ahead
     Early(u64),
     /// the device that came or went
     Changed(String),
 }
 
 impl NotUsed {
-    /// True if there is no file: an admin without `refresh` needs no message.
+    /// True if no file exists: an admin without `refresh` needs no message.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }

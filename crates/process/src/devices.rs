@@ -103,8 +103,8 @@ pub(crate) struct Closed {
     pub(crate) is_in_container: bool,
 }
 
-/// Checks each rail's NIC. If one is closed to the job, checks all other NICs, since any may
-/// replace it.
+/// Checks each rail's NIC. If the job cannot open it, checks all other NICs, since any may replace
+/// it.
 ///
 /// The node's `/dev` answers for the device cgroup, a container's for device files that programs
 /// see.

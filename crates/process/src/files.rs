@@ -35,7 +35,7 @@ pub fn is_kernels(path: &str) -> bool {
 }
 
 /// True if the file system surely answers: the kernel's tables, and `/etc`, without which no
-/// program starts. Paths with `..`, and links in /proc/PID, lead to others.
+/// program starts. `..`, and links in /proc/PID, can lead to file systems that do not answer.
 fn answers(path: &str) -> bool {
     [TABLES, "/sys/", "/etc/"]
         .iter()

@@ -74,11 +74,11 @@ impl Session {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan without NICs that the job cannot open, and the NICs that this task alone may not
-    /// open. With `tells`, logs the job's.
+    /// The plan without NICs that the job cannot open, and the NICs that only this task may not
+    /// open. With `tells`, logs NICs that the job cannot open.
     ///
-    /// All tasks of a job on a node make the same plan: the kernel refuses by their user, and all
-    /// are in one container.
+    /// All tasks of a job on a node make the same plan: the kernel decides by their user, and they
+    /// share a container.
     pub fn plan_here(&self, tells: bool) -> (Cow<'_, Plan>, Vec<NicIndex>) {
         let Some(devices) = &self.devices else {
             return (Cow::Borrowed(&self.plan), Vec::new());

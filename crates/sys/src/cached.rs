@@ -22,7 +22,8 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not in memory, or must be asked for again.
+/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not in memory, or its file system must
+/// confirm it.
 const RESOLVE_CACHED: u64 = 0x20;
 
 /// The kernel's knowledge of a path, without waiting: `LOOKUP_CACHED` follows only names that

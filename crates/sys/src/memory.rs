@@ -82,7 +82,7 @@ fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
 /// (kernel/sched/fair.c `task_numa_work`), so pages in slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
-    /// as without a policy, if this kernel can: for several nodes since Linux 6.9
+    /// moves pages as without a policy, if the kernel can: for several nodes since Linux 6.9
     AsWithoutPolicy,
     Not,
 }

@@ -54,7 +54,7 @@ pub const MAX_TEXT: usize = 1024;
 /// Most Mbit/s of a port: 100 Tbit/s; sums over ports do not overflow.
 pub const MAX_RATE_MBPS: u64 = 100_000_000;
 
-/// One line: the place, what was found there, and what was expected.  A place is a line and column, or a JSON path such as
+/// One line: place, finding, expectation. The place is a line and column, or a JSON path such as
 /// `gpus[3].address`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadTopology(String);
@@ -108,7 +108,7 @@ pub struct Document {
 struct NodeRow {
     os_index: u32,
     cpus: Bitmap,
-    /// to all nodes in order of os index, even if the file's rows have another
+    /// to all nodes in order of os index, whatever the order of rows
     #[serde(default)]
     distances: Vec<u32>,
     /// Absent: the package that `pus` give for the node's first CPU. -1: the kernel knows no
@@ -121,7 +121,7 @@ struct NodeRow {
 #[serde(deny_unknown_fields)]
 struct Core {
     package: u32,
-    /// the first core's number; the others' follow it
+    /// the first core's number; further cores count on from it
     core: u32,
     /// the first core's CPUs
     pus: Bitmap,

@@ -123,7 +123,7 @@ const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
 /// Largest ACPI SLIT distance within a socket, for nodes without package numbers.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
-/// The package of the first of `cpus`.
+/// The package of the first CPU in `cpus`.
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
     let pu = pus.iter().find(|pu| pu.os_index == first)?;
@@ -259,9 +259,9 @@ impl Topology {
     ///
     /// * the subsystem `15b3:0087`, as in guests of AWS's p6-b200;
     /// * more than two InfiniBand functions on one ConnectX-7, which has at most two ports for
-    /// other nodes. A bare board has four (siderolabs/extensions pull request 895, DGX B200;
-    /// Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions have another
-    /// device id.
+    ///   other nodes. A bare board has four (siderolabs/extensions pull request 895, DGX B200;
+    ///   Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions have another
+    ///   device id.
     pub fn manages_nvswitches(&self, nic: &Nic) -> bool {
         let Some(function) = nic.address.and_then(|address| self.pci.get(address)) else {
             return false;

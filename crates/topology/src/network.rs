@@ -93,7 +93,7 @@ impl<'t> Ipv4Route<'t> {
         let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
         let (metric, mask) = (words.nth(2)?, words.next()?);
         let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        // the kernel prints a number in network byte order as if it were the processor's
+        // the kernel prints the address's bytes as a number in the processor's byte order
         let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
         Some(Ipv4Route {
             interface,

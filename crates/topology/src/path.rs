@@ -56,8 +56,8 @@ pub struct Meeting {
 }
 
 impl Ascent {
-    /// Links above the function, nearest first. Each has function 0 of the device at its lower end,
-    /// and Mbit/s; `None` if the rate is unknown.
+    /// Links above the function, nearest first: function 0 of the device at a link's lower end, and
+    /// Mbit/s. `None` if the rate is unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
@@ -84,7 +84,7 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// Numbers of links from each function to their lowest common bridge.
+    /// The number of links from each function up to the lowest common bridge.
     pub fn links(&self) -> (usize, usize) {
         self.links
     }
@@ -111,7 +111,7 @@ impl Topology {
             Some((function.address.card(), rate.mbps()))
         };
         let numa_node = functions.iter().find_map(|function| function.numa_node);
-        // the tree can lack the topmost bridge of two functions
+        // keeps a topmost bridge that the tree lacks: two functions can share it
         let bridges = functions
             .iter()
             .filter_map(|function| function.parent.bridge());
@@ -168,10 +168,12 @@ impl Topology {
     }
 }
 
-/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s: the lower of both ends'.
+/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s. A link's limit is the lower
+/// limit of its ends.
 ///
-/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and GPUs
-/// idle when a step begins.  On a card with its own switch, the link above the switch is the GPU's too.
+/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not
+/// in use"), and GPUs idle when a step begins. On a card with its own switch, the link above the
+/// switch is the GPU's too.
 fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     let is_own = |(at, pair): &(usize, &[&PciFunction])| {
         *at == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)

@@ -8,8 +8,8 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` (crates/formats) writes them for the snapshot of a model, a matrix or a topology file.  They are not read
-//! on a live system.
+//! `synthesise` (crates/formats) writes these files for the snapshot of a model, a matrix or a topology
+//! file. Live discovery does not read them.
 
 use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};

@@ -1,4 +1,4 @@
-//! GPUs: those of the vendors' drivers, else PCI functions of a GPU's class.
+//! Finds GPUs by the vendors' drivers, else by PCI class.
 
 use super::kfd::{self, KfdNode};
 use super::{Discovery, MAX_DEVICES, Root, hex, is_address, is_number, target_name};
@@ -49,7 +49,8 @@ impl Discovery<'_> {
         let path = root
             .follow(&format!("{BUS}/{name}"))
             .ok_or("no such PCI function: this GPU is left out")?;
-        // no task computes on Intel's integrated graphics, right below the host bridge; an Arc card is below a port
+        // Intel's integrated graphics, on which no task computes, is right below the host bridge;
+        // an Arc card is below a port
         let above = path.rsplit('/').nth(1).unwrap_or_default();
         let class = || hex::<u32>(root.read(&format!("{path}/class"))).map(|class| class >> 8);
         if vendor == GpuVendor::Intel && above.starts_with("pci") && class() == Some(0x0300) {
@@ -151,9 +152,9 @@ fn is_given_away(root: &Root, path: &str) -> bool {
     name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
 }
 
-/// A GPU of NVIDIA's driver, from lines such as `Device Minor: \t 3`; `None` if `NVreg_ExcludedGpus` names it: its
-/// directory stays, and no program can open or count it (`nvidia_read_card_info`, `nv_open_device` in
-/// open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
+/// A GPU of NVIDIA's driver, from lines such as `Device Minor: \t 3`. `None` if
+/// `NVreg_ExcludedGpus` names the GPU: its directory stays, but no program can open or count it
+/// (`nvidia_read_card_info`, `nv_open_device` in open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
 pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu> {
     let text = root.read(&format!("{NVIDIA}/{name}/information"));
     let text = text.unwrap_or_default();

@@ -104,7 +104,7 @@ impl Discovery<'_> {
         found
     }
 
-    /// `None`, with a report, for a name that no device can have.
+    /// Parses a device's name; reports a bad name and returns `None`.
     pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
         let known = name.parse().ok();
         if known.is_none() {
@@ -126,9 +126,10 @@ fn is_uverbs(name: &str) -> bool {
 
 /// Leaves out devices that manage another device's planes.
 ///
-/// A ConnectX-8 on a fabric with several planes has one: `smi1`, on the PCI function of `mlx5_0`, has an active port for
-/// each plane but no character device (the kernel's drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
-/// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`).  Its other files are as a NIC's.
+/// A ConnectX-8 on a fabric with several planes has such a device: `smi1`, on the PCI function of
+/// `mlx5_0`, has an active port for each plane but no character device (the kernel's
+/// drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
+/// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`). Its other files look like a NIC's.
 fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     let parents = devices.iter().filter_map(|(_, path)| parent(path));
     let parents: Vec<String> = parents.map(str::to_string).collect();
@@ -229,11 +230,12 @@ fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
     is_active_ethernet(port).then(read).flatten()
 }
 
-/// True if an active Ethernet port has no GIDs: it sends raw packets, and connects no two programs.
+/// True if an active Ethernet port has no GIDs: it carries raw packets, and connects no two
+/// programs.
 ///
-/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`), and in switchdev mode, one active
-/// port with the card's rate for each representor.  `gids` is then an empty directory (`mlx5_query_port_roce`,
-/// drivers/infiniband/hw/mlx5/main.c).
+/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`). In switchdev
+/// mode it has an active port with the card's rate for each representor. `gids` is then an empty
+/// directory (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c).
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
     is_active_ethernet(port)

@@ -118,7 +118,7 @@ pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     order::map(states)
 }
 
-/// An Ethernet port's interface: its own, or the only one of a NIC with one port.
+/// An Ethernet port's interface: the port's own, or the only interface of a NIC with one port.
 fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     if port.link_layer != LinkLayer::Ethernet {
         return None;
@@ -129,7 +129,8 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     }
 }
 
-/// True if the link carries; `None` if the driver does not say (Documentation/networking/operstates.rst).
+/// True if the link is up; `None` if the driver does not report it
+/// (Documentation/networking/operstates.rst).
 fn carries(operstate: Option<&String>) -> Option<bool> {
     match operstate?.as_str() {
         "up" => Some(true),

@@ -122,7 +122,7 @@ impl Root {
         Some(Box::new(self.noted(path, opened)?))
     }
 
-    /// Notes why a file is not read; a missing file, or a driver's error, is a fact without a note.
+    /// Notes why a file is not read; missing files and drivers' errors need no note.
     fn noted<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
         match read {
             Ok(read) => return Some(read),
@@ -202,7 +202,8 @@ impl Root {
         }
     }
 
-    /// A symbolic link's target as a path below the root; `None` if that leads over another link.
+    /// A symbolic link's target as a path below the root; `None` if the path leads over another
+    /// link.
     pub fn follow(&self, path: &str) -> Option<String> {
         let on_disk = |link: PathBuf| {
             fs::read_link(link)
@@ -249,7 +250,7 @@ impl Root {
         numbered
     }
 
-    /// The numbers that name entries of a directory, in any order.
+    /// Names in a directory that are numbers, in any order.
     pub fn numbers(&self, path: &str) -> Vec<u32> {
         let number = |name: &str| name.parse().ok();
         match (&self.source, self.place(path).map(fs::read_dir)) {

@@ -30,7 +30,7 @@ pub struct Model {
     /// true if the model's sources state the PCI addresses; assumed addresses identify no live
     /// machine
     pub addresses: bool,
-    /// NICs with an assumed address in a model with stated ones
+    /// NICs with an assumed address although `addresses` is true
     assumed: &'static [&'static str],
 }
 

@@ -33,9 +33,9 @@ pub struct Dmi {
 // kinds of facts that agree with a model
 /// the DMI product or board
 const PRODUCT: &str = "its product name";
-/// as many GPUs, of its kinds
+/// the model's number of GPUs, all of its kinds
 const GPUS: &str = "its GPUs";
-/// as many of each kind of NIC in the fabric
+/// the model's number of NICs of each kind in its fabric
 const NICS: &str = "its NICs";
 /// the PCI addresses of all GPUs, and of half of the fabric's NICs
 const ADDRESSES: &str = "its PCI addresses";
@@ -75,7 +75,7 @@ pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let elsewhere = model.cloud.as_ref().is_some_and(|cloud| {
         differs(&dmi.vendor, cloud.vendor)
             || differs(&dmi.chassis_asset_tag, cloud.asset_tag)
-            // a cloud's virtual machine names its vendor
+            // DMI of a cloud's virtual machine has its vendor or tag
             || names_another && dmi.vendor.is_none() && dmi.chassis_asset_tag.is_none()
     });
     let is_other = |gpu| is_of_kind(live, gpu, model) == Some(false);
@@ -110,8 +110,8 @@ pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree. Jobs and virtual machines may lack GPUs: then `None`, unless the others
-/// have the model's addresses.
+/// The facts that agree. Jobs and virtual machines may lack GPUs: then `None`, unless the GPUs that
+/// exist have the model's addresses.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -132,7 +132,7 @@ fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<
     Some(agreeing.map(|(fact, _)| fact).collect())
 }
 
-/// True if both have equally many NICs of each kind in the model's fabric.
+/// True if node and model have equally many NICs of each kind in the model's fabric.
 fn same_nics(live: &Topology, known: &Topology) -> bool {
     let kind = |node: &Topology, nic: &Nic| (nic.kind, nic_device(node, nic));
     let count = |node: &Topology, wanted: (NicKind, Option<u16>)| {
@@ -206,7 +206,7 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
 }
 
 /// The model's paths from GPUs to NICs that are nearer than on the live bus. A function that shares
-/// a switch on the live bus gets none: that bus hides no path of it.
+/// a switch on the live bus gets none: a bus that shows its switch hides no path of it.
 fn hidden_paths(
     live: &Topology,
     model: &Model,
@@ -246,7 +246,7 @@ fn hidden_paths(
     hidden
 }
 
-/// The model's NIC at the same address, else the one with the same name and PCI device id.
+/// The model's NIC at the same address, else its NIC with the same name and PCI device id.
 fn counterpart<'a>(
     live: &Topology,
     nic: &Nic,

@@ -11,7 +11,7 @@ pub(super) enum Kind {
     /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), Lustre once the request is overdue
     /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`). Storage Scale and others have no public source
     Remote,
-    /// automount(8) mounts another file system on it; a waiting process can be killed
+    /// automount(8) mounts a file system over the path; a waiting process can be killed
     /// (fs/autofs/waitq.c `autofs_wait`)
     Automount,
     /// a process answers. Once it has read the request, not even SIGKILL ends the caller
@@ -116,7 +116,7 @@ impl Mounts {
     /// The topmost mount stacked on `below` at `path`, or `below` itself.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
-        // a table with a circle of parents ends too
+        // bounds the loop, should parents form a circle
         for _ in 0..self.0.len() {
             let is_on =
                 |mount: &&Mount| mount.parent == top.id && mount.at == path && mount.id != top.id;

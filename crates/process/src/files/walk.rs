@@ -1,4 +1,5 @@
-//! Follows a path one directory at a time, and asks each file system so that the task cannot hang.
+//! Follows a path one directory at a time. A child process asks remote file systems, so that the
+//! task cannot hang.
 
 use super::mounts::{Kind, Mounts};
 use nic_placement_node::discover::root::Standing;
@@ -6,7 +7,7 @@ use nic_placement_node::discover::root::Standing;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Nothing,
-    /// the path; it has no links, unless all file systems are local
+    /// the path, without links unless all file systems are local
     Local(String),
     /// the path, without links
     Remote(String),

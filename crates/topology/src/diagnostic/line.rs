@@ -10,10 +10,10 @@ pub const MAX_BYTES: usize = 4096;
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.
 const MARK: usize = 48;
 
-/// `text` with each character that [`disturbs`] as in a Rust literal (`
-/// `, `\u{1b}`). Text longer than 4096 bytes is cut and marked.
+/// `text` with each character that [`disturbs`] as in a Rust literal (`\n`, `\u{1b}`). Text longer
+/// than 4096 bytes is cut and marked.
 ///
-/// A second defence: `Shown` has escaped and cut quoted text.
+/// A second defence: [`super::Shown`] has escaped and cut quoted text.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);

@@ -77,7 +77,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
 /// Most findings in a [`summary`]; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Cut text of a file, variable or user, without characters that move a cursor or end a line.
+/// Text of a file, variable or user: cut, without characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -96,7 +96,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// At most `most` characters of a message, escaped if [`line::disturbs`].
+    /// At most `most` characters of a message; escapes characters that [`line::disturbs`] finds.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown {
             is_message: true,

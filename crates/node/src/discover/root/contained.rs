@@ -14,7 +14,7 @@ pub(super) struct Contained {
 }
 
 impl Contained {
-    /// The tree at `path`, or the first one right below: an archive often has one directory above `sys`.
+    /// The tree at `path`, or in its first subdirectory with `sys`, as archives often have.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();

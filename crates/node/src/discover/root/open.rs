@@ -141,8 +141,8 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// The open file's owner is checked, so no other file can replace it. Owners of directories could
-/// only put another file of root's in its place.
+/// Checks the owner of the open file, not of its directories: their owners could only put another
+/// file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_followed(path).and_then(|file| bounded(file, limit, author));
     read.map_err(|problem| problem.of(path))
@@ -181,7 +181,7 @@ pub struct Beginning {
 /// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no
 /// regular file.
 ///
-/// Any owner: the process has the user's rights, or no user chose the path.
+/// No owner is checked: the process has the user's rights, or no user chose the path.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     // std would read 32 bytes, then 64 and so on; procfs makes its table again for each read
     let mut bytes = Vec::with_capacity(4096);
@@ -241,7 +241,7 @@ pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     options.read(true).custom_flags(flags).open(path)
 }
 
-/// Refuses a path that is no directory, or not its author's.
+/// Refuses a path that is no directory, or not of this `author`.
 pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Obstacle> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {
