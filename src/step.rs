@@ -181,7 +181,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,
-        // a job with all cores of the node is alone on it
+        // a job with all cores shares the node with no other
         alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }

@@ -93,7 +93,7 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
         .map_err(|bad| bad.to_string())
 }
 
-/// Reads the node from `/sys`.  If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
+/// Reads the node from `/sys`. If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
 /// hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();

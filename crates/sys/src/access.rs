@@ -22,7 +22,7 @@ pub enum Refusal {
 
 /// Succeeds if the effective user may read and write `name` in `directory`.
 pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
-    // SAFETY: std lacks it.  `directory` keeps the descriptor open, the name ends with NUL, and
+    // SAFETY: std lacks it. `directory` keeps the descriptor open, the name ends with NUL, and
     // nothing is written.
     let result = unsafe {
         libc::faccessat(

@@ -39,7 +39,7 @@ pub fn known(path: &str) -> Known {
         mode: 0,
         resolve: RESOLVE_CACHED,
     };
-    // SAFETY: libc lacks it.  The path ends with NUL, `how` has the layout and size that are
+    // SAFETY: libc lacks it. The path ends with NUL, `how` has the layout and size that are
     // passed, and the kernel writes to neither.
     let descriptor = unsafe {
         libc::syscall(

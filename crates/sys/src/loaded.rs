@@ -1,4 +1,4 @@
-//! dl_iterate_phdr(3): the load order of shared objects.  Slurm loads and calls plugins in the
+//! dl_iterate_phdr(3): the load order of shared objects. Slurm loads and calls plugins in the
 //! order of plugstack.conf's lines.
 #![allow(unsafe_code)]
 

@@ -62,7 +62,7 @@ pub fn allowed_memory() -> io::Result<NodeSet> {
 fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     let mut mode: c_int = 0;
     let mut nodes = [0u64; WORDS + 1];
-    // SAFETY: libc lacks it.  get_mempolicy(2) with address 0 and these flags writes one int and at
+    // SAFETY: libc lacks it. get_mempolicy(2) with address 0 and these flags writes one int and at
     // most MAX_NODE - 1 bits, for which `nodes` has room; both outlive the call.
     let result = unsafe {
         libc::syscall(
@@ -122,7 +122,7 @@ fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()
 fn set(mode: c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
-    // SAFETY: libc lacks it.  set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which
+    // SAFETY: libc lacks it. set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which
     // has them.
     let result = unsafe {
         libc::syscall(

@@ -156,7 +156,7 @@ impl Drop for Scout {
 
 /// Answers until the parent is gone, with system calls and stack memory alone.
 fn serve(socket: i32, limit: usize) -> ! {
-    // SAFETY: the set is filled before it is read.  All signals but SIGKILL and SIGSTOP are
+    // SAFETY: the set is filled before it is read. All signals but SIGKILL and SIGSTOP are
     // blocked, so no handler of the parent's program runs in the child.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -201,7 +201,7 @@ fn tell(socket: i32, packet: &[u8]) {
 
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
-        // SAFETY: glibc has it since 2.34 only.  It touches no memory, and nothing in the child
+        // SAFETY: glibc has it since 2.34 only. It touches no memory, and nothing in the child
         // uses the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
@@ -227,7 +227,7 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
         true => libc::O_PATH | libc::O_DIRECTORY,
         false => libc::O_NONBLOCK | libc::O_NOCTTY,
     };
-    // SAFETY: std's functions allocate.  The path ends with NUL.
+    // SAFETY: std's functions allocate. The path ends with NUL.
     let file = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
     if file < 0 {
         return (error(), 0);

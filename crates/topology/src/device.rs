@@ -18,7 +18,6 @@ display_as_serialized!(GpuVendor NicKind NicRole PortState);
 impl GpuVendor {
     pub const ALL: [GpuVendor; 3] = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
 
-    /// The vendor of a PCI vendor id.
     pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
         match vendor {
             0x10de => Some(GpuVendor::Nvidia),
@@ -85,7 +84,7 @@ impl Gpu {
     }
 
     /// True if NVLink-C2C connects the GPU to its CPU (Grace Hopper, Grace Blackwell): the CPU's host bridges are then
-    /// as near to the GPU as to the CPU.  The GPU's name contains the superchip's.
+    /// as near to the GPU as to the CPU. The GPU's name contains the superchip's.
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
         let mut superchips = ["GH200", "GB200", "GB300"].iter();

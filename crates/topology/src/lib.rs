@@ -141,7 +141,6 @@ pub fn threads_by_core(pus: &[Pu]) -> BTreeMap<(u32, u32), CpuSet> {
 }
 
 impl Topology {
-    /// A topology without any device.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
         Topology {
             name: name.to_string(),
@@ -213,7 +212,7 @@ impl Topology {
     ///
     /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).
     /// Distances cannot decide: clusters of a Granite Rapids are 15 and 17 apart, packages of some 8-socket machines 16.
-    /// Memory without CPUs belongs to the nearest package.  Without package numbers, nodes up to 15 apart share a socket;
+    /// Memory without CPUs belongs to the nearest package. Without package numbers, nodes up to 15 apart share a socket;
     /// without distances each node is a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else {

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 pub enum Entry {
     /// text without white space at its end
     File(String),
-    /// target
     Link(String),
     /// a directory's name alone
     Directory,

@@ -28,7 +28,7 @@ use nic_placement_topology::file::MAX_TEXT;
 use nic_placement_topology::{PciAddress, PciFunction, Provenance, Topology};
 use std::str::FromStr;
 
-/// Most GPUs, and most NICs.  The largest known node has 64 GPUs (8 MI300X in CPX mode); a hypervisor can show thousands
+/// Most GPUs, and most NICs. The largest known node has 64 GPUs (8 MI300X in CPX mode); a hypervisor can show thousands
 /// of functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
@@ -119,7 +119,6 @@ impl Discovery<'_> {
         }
     }
 
-    /// Changes the function at `address`, if the tree has it.
     fn change(&mut self, address: PciAddress, change: impl FnOnce(&mut PciFunction)) {
         if let Some(mut function) = self.node.pci.get(address).cloned() {
             change(&mut function);

@@ -233,9 +233,9 @@ fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
 /// True if an active Ethernet port has no GIDs: it carries raw packets, and connects no two
 /// programs.
 ///
-/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`). In switchdev
-/// mode it has an active port with the card's rate for each representor. `gids` is then an empty
-/// directory (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c).
+/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`), and in
+/// switchdev mode one with the card's rate for each representor. `gids` is then an empty directory
+/// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c).
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
     is_active_ethernet(port)

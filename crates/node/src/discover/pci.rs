@@ -17,7 +17,7 @@ struct Need {
 impl Discovery<'_> {
     /// Adds the function at or above `path`, and all bridges above it; returns its address and directory.
     ///
-    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all.  Parts that are neither host bridge nor address
+    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all. Parts that are neither host bridge nor address
     /// (an auxiliary device, a VMD controller's inner bus) are skipped.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
         // address, parent and directory, from the host bridge down
@@ -204,7 +204,7 @@ fn speed_of(text: Option<&str>) -> Option<u32> {
     u32::try_from(tenths).ok()
 }
 
-/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) at width `16`.  `None` for `Unknown`
+/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) at width `16`. `None` for `Unknown`
 /// or width 0: the link is down, or the function is a part of the CPU.
 fn rate(speed: Option<String>, width: Option<String>) -> Option<LinkRate> {
     let tenths_gt = speed_of(speed.as_deref())?;

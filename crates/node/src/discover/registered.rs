@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 /// By path: a directory's entries, `NAME:INODE NAME:INODE`, or a file's text.
 pub type Registered = BTreeMap<String, String>;
 
-/// Directories of NICs.
 const NICS: [&str; 3] = [
     "sys/class/infiniband",
     "sys/class/infiniband_verbs",
@@ -105,8 +104,8 @@ fn differs(place: &str, then: &str, now: &str) -> String {
 
 /// `operstate` of each Ethernet port's interface.
 ///
-/// InfiniBand's link state is known to firmware alone.  `carrier` is not read: since Linux 6.8 it takes the lock of all
-/// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while its firmware answers.  `operstate`
+/// InfiniBand's link state is known to firmware alone. `carrier` is not read: since Linux 6.8 it takes the lock of all
+/// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while its firmware answers. `operstate`
 /// follows a lost carrier at once (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     let nics = node.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
@@ -170,7 +169,6 @@ pub(crate) fn follow_links(
     Ok(lost)
 }
 
-/// Reads again the facts that change without a registration.
 pub(crate) fn complete(root: &Root, node: &mut Topology) {
     let gpus = node.gpus.iter_mut();
     for gpu in gpus.filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {

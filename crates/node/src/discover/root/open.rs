@@ -116,7 +116,6 @@ fn is_regular(facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// A file type in messages.
 pub fn kind(file_type: FileType) -> &'static str {
     match file_type {
         of if of.is_file() => "a regular file",
