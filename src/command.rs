@@ -31,7 +31,7 @@ const LEFT: [&str; 2] = [
 /// sbatch and salloc keep here the value of [`ENVIRONMENT`] that their option overrode.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
-/// Before Slurm reads the option: removes that of sbatch or salloc if the variable has changed
+/// Before Slurm reads the option: removes sbatch's or salloc's option if the variable has changed
 /// since.
 pub(crate) fn init() {
     let (before, now) = (variable(BEFORE), variable(ENVIRONMENT));

@@ -39,7 +39,7 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
                 .entry(names[at].as_ref().to_string())
                 .or_insert_with(value);
         } else if name == b"SLURM_RLIMIT_STACK" {
-            // `--propagate` puts a `U` before it
+            // srun's `--propagate` puts `U` before the number
             let limit = std::str::from_utf8(value)
                 .unwrap_or_default()
                 .trim_start_matches('U');

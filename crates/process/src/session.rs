@@ -109,8 +109,8 @@ fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     }
 }
 
-/// Binds this process, then sets its variables by `set`, which returns failures; all failures
-/// become notes. A dry run changes nothing.
+/// Binds this process, then sets its variables by `set`, which returns failures. All failures
+/// become notes; a dry run changes nothing.
 pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) {
     if placed.plan.wish.dry_run {
         return;

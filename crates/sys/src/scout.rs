@@ -135,7 +135,7 @@ impl Scout {
 }
 
 impl Drop for Scout {
-    /// Kills the child and waits for [`GRACE`]. A child that a file system holds ends later.
+    /// Kills the child and waits for `GRACE`. A child that a file system holds ends later.
     fn drop(&mut self) {
         // SAFETY: the child was not waited for yet, so its number is no other process's.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
