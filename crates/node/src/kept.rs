@@ -69,11 +69,11 @@ impl std::error::Error for NotUsed {}
 
 pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age` seconds old by
-/// `boottime`.
+/// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age`
+/// seconds old by `boottime`.
 ///
-/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read, none below
-/// `/sys/class/infiniband/*/ports`.
+/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read,
+/// none below `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes = read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| {
         match bad.problem.is_absent() {

@@ -52,7 +52,8 @@ impl fmt::Display for NoTopology {
 
 impl std::error::Error for NoTopology {}
 
-/// Most bytes of a topology file, which slurmstepd reads into memory as root; built-in machines have up to 19 kB.
+/// Most bytes of a topology file, which slurmstepd reads into memory as root; built-in machines
+/// have up to 19 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
 /// Reads a node, with findings, from files that `author` may have written.
@@ -93,8 +94,8 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
         .map_err(|bad| bad.to_string())
 }
 
-/// Reads the node from `/sys`. If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
-/// hides.
+/// Reads the node from `/sys`. If DMI and PCI addresses match a built-in model, adds the paths that
+/// the hypervisor hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut node, mut diagnostics) = discover(root, scope, provenance);

@@ -172,7 +172,8 @@ impl Topology {
         cpus
     }
 
-    /// The threads of each core, cores in order of their first thread; empty below [`Scope::Cores`].
+    /// The threads of each core, cores in order of their first thread; empty below
+    /// [`Scope::Cores`].
     pub fn cores(&self) -> Vec<CpuSet> {
         let mut cores: Vec<CpuSet> = threads_by_core(&self.pus).into_values().collect();
         cores.order_by_key(CpuSet::first);
@@ -210,10 +211,11 @@ impl Topology {
 
     /// The first NUMA node of the socket of `node`.
     ///
-    /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).
-    /// Distances cannot decide: clusters of a Granite Rapids are 15 and 17 apart, packages of some 8-socket machines 16.
-    /// Memory without CPUs belongs to the nearest package. Without package numbers, nodes up to 15 apart share a socket;
-    /// without distances each node is a socket.
+    /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`,
+    /// arch/x86/kernel/smpboot.c). Distances cannot decide: clusters of a Granite Rapids are 15 and
+    /// 17 apart, packages of some 8-socket machines 16. Memory without CPUs belongs to the nearest
+    /// package. Without package numbers, nodes up to 15 apart share a socket; without distances
+    /// each node is a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else {
             return node;
@@ -242,7 +244,8 @@ impl Topology {
         packages.iter().all(is_farther).then_some(package)
     }
 
-    /// True if all fabric NICs belong to libfabric's efa or cxi provider, which chooses NICs itself.
+    /// True if all fabric NICs belong to libfabric's efa or cxi provider, which chooses NICs
+    /// itself.
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |nic: &Nic| matches!(nic.kind, NicKind::Efa | NicKind::Slingshot);
         let verbs = |nic: &Nic| nic.kind == NicKind::Verbs && !self.manages_nvswitches(nic);

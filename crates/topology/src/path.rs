@@ -94,8 +94,9 @@ impl Topology {
     /// The kind of path between two PCI functions, by nvidia-smi's legend; a stated path
     /// ([`Topology::stated_paths`]) overrides it.
     ///
-    /// In sysfs a switch is an upstream port above downstream ports, so two functions share one switch if each has at
-    /// most one bridge below the lowest common bridge. An unknown NUMA node makes the path [`PathType::Sys`].
+    /// In sysfs a switch is an upstream port above downstream ports, so two functions share one
+    /// switch if each has at most one bridge below the lowest common bridge. An unknown NUMA node
+    /// makes the path [`PathType::Sys`].
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
@@ -190,9 +191,10 @@ fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
 
 /// Indices of switches among `bridges` that are parts of the switch above.
 ///
-/// A large Broadcom switch appears as one switch behind another, though all its ports have full bandwidth to each other.
-/// NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`); else the wrong NIC looks nearer (NVIDIA/nccl
-/// issue 820). Bridges above a function are downstream and upstream ports in turn.
+/// A large Broadcom switch appears as one switch behind another, though all its ports have full
+/// bandwidth to each other. NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`);
+/// else the wrong NIC looks nearer (NVIDIA/nccl issue 820). Bridges above a function are downstream
+/// and upstream ports in turn.
 fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_part = false;

@@ -11,7 +11,8 @@ use std::str::FromStr;
 
 /// `domain:bus:device.function`, ordered by number.
 ///
-/// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
+/// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff`
+/// (`10000:00:02.0`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PciAddress {
     /// PCI segment
@@ -299,7 +300,8 @@ impl PciTree {
         self.functions.iter()
     }
 
-    /// As [`PciTree::ancestors`], but with the function at `address` first, and only bridges that the tree has.
+    /// As [`PciTree::ancestors`], but with the function at `address` first, and only bridges that
+    /// the tree has.
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
@@ -314,8 +316,8 @@ impl PciTree {
         (functions, None)
     }
 
-    /// The bridges above `address`, nearest first, and the host bridge; `None` if a bridge is missing, parents form a
-    /// circle, or bridges exceed [`PciTree::MAX_DEPTH`].
+    /// The bridges above `address`, nearest first, and the host bridge; `None` if a bridge is
+    /// missing, parents form a circle, or bridges exceed [`PciTree::MAX_DEPTH`].
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
         let bridges = functions.iter().filter_map(|above| above.parent.bridge());

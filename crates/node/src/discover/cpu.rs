@@ -1,5 +1,5 @@
-//! NUMA nodes and CPUs from `/sys/devices/system` (the kernel's Documentation/ABI/stable/sysfs-devices-node and
-//! sysfs-devices-system-cpu).
+//! NUMA nodes and CPUs from `/sys/devices/system` (the kernel's
+//! Documentation/ABI/stable/sysfs-devices-node and sysfs-devices-system-cpu).
 
 use super::{Discovery, Root, Scope, number};
 use nic_placement_topology::file::MAX_NUMA_NODES;
@@ -119,8 +119,8 @@ impl Discovery<'_> {
     }
 }
 
-/// `physical_package_id`: absent for an offline CPU, -1 if the kernel knows no packages (the default of
-/// include/linux/topology.h, as in a guest on POWER).
+/// `physical_package_id`: absent for an offline CPU, -1 if the kernel knows no packages (the
+/// default of include/linux/topology.h, as in a guest on POWER).
 fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }

@@ -1,4 +1,5 @@
-//! A description's facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured tree.
+//! A description's facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured
+//! tree.
 //!
 //! ```text
 //! sys/nic-placement/paths/0001:00:00.0 = 0101:00:00.0 PIX
@@ -8,8 +9,8 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` (crates/formats) writes these files for a snapshot of a model, a matrix or a topology
-//! file. Live discovery does not read them.
+//! `synthesise` (crates/formats) writes these files for a snapshot of a model, a matrix or a
+//! topology file. Live discovery does not read them.
 
 use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};

@@ -145,8 +145,8 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     names.filter_map(of_function).collect()
 }
 
-/// True if a driver keeps the function for a virtual machine: `vfio-pci`, or a vendor's variant, `nvgrace_gpu_vfio_pci` or
-/// `xe-vfio-pci` (drivers/vfio/pci).
+/// True if a driver keeps the function for a virtual machine: `vfio-pci`, or a vendor's variant,
+/// `nvgrace_gpu_vfio_pci` or `xe-vfio-pci` (drivers/vfio/pci).
 fn is_given_away(root: &Root, path: &str) -> bool {
     let name = target_name(root, &format!("{path}/driver")).unwrap_or_default();
     name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
@@ -178,8 +178,8 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// The number of MIG GPU instances: a directory for each, below the GPU's minor (NVIDIA's MIG User Guide, "Device Nodes
-/// and Capabilities").
+/// The number of MIG GPU instances: a directory for each, below the GPU's minor (NVIDIA's MIG User
+/// Guide, "Device Nodes and Capabilities").
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance = |name: &str| name.strip_prefix("gi").is_some_and(is_number);
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);

@@ -1,4 +1,5 @@
-//! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes and CPUs.
+//! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes
+//! and CPUs.
 //!
 //! Discovery never fails: a missing file is a fact, an odd one a [`Diagnostic`].
 
@@ -28,8 +29,8 @@ use nic_placement_topology::file::MAX_TEXT;
 use nic_placement_topology::{PciAddress, PciFunction, Provenance, Topology};
 use std::str::FromStr;
 
-/// Most GPUs, and most NICs. The largest known node has 64 GPUs (8 MI300X in CPX mode); a hypervisor can show thousands
-/// of functions.
+/// Most GPUs, and most NICs. The largest known node has 64 GPUs (8 MI300X in CPX mode); a
+/// hypervisor can show thousands of functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {

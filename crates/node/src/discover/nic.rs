@@ -1,4 +1,5 @@
-//! RDMA devices from `/sys/class/infiniband` (the kernel's Documentation/ABI/stable/sysfs-class-infiniband).
+//! RDMA devices from `/sys/class/infiniband` (the kernel's
+//! Documentation/ABI/stable/sysfs-class-infiniband).
 
 use super::{Discovery, MAX_DEVICES, Root, Scope, target_name, tenths};
 use nic_placement_topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix};
@@ -31,7 +32,8 @@ impl Discovery<'_> {
         let mut found = self.with_paths(names);
         leave_out_planes(root, &mut found);
         for (name, path) in found {
-            // ports are numbered from 1 without gaps (`rdma_for_each_port`, the kernel's include/rdma/ib_verbs.h)
+            // ports are numbered from 1 without gaps (`rdma_for_each_port`, the kernel's
+            // include/rdma/ib_verbs.h)
             let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number));
             let mut ports: Vec<(Port, Option<String>)> = ports
                 .map(|port| {
@@ -183,15 +185,16 @@ fn own_uverbs(
 
 /// The interface of a software device, empty if the device does not name it; `None` for a NIC.
 ///
-/// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function instead of
-/// devices/virtual, and only its own files tell it from a NIC.
+/// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function
+/// instead of devices/virtual, and only its own files tell it from a NIC.
 fn software(
     root: &Root,
     full: bool,
     path: &str,
     ports: &[(Port, Option<String>)],
 ) -> Option<String> {
-    /// Soft iWARP's `node_desc`, which cannot be changed (include/uapi/rdma/siw-abi.h, `SIW_NODE_DESC_COMMON`).
+    /// Soft iWARP's `node_desc`, which cannot be changed (include/uapi/rdma/siw-abi.h,
+    /// `SIW_NODE_DESC_COMMON`).
     const SOFT_IWARP: &str = "Software iWARP stack";
     let is_below_a_function = path.contains("/pci");
     let is_ethernet = |(port, _): &(Port, _)| port.link_layer == LinkLayer::Ethernet;
@@ -205,7 +208,8 @@ fn software(
     }
     // soft RoCE alone has this file (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
     let interface = root.read(&format!("{path}/parent"));
-    // a RoCE port's first GID is of its link-local address (drivers/infiniband/core/roce_gid_mgmt.c)
+    // a RoCE port's first GID is of its link-local address
+    // (drivers/infiniband/core/roce_gid_mgmt.c)
     let is_roce = |gid: &String| gid.starts_with("fe80");
     let may_be_iwarp = || {
         !ports

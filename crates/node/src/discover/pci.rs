@@ -15,10 +15,11 @@ struct Need {
 }
 
 impl Discovery<'_> {
-    /// Adds the function at or above `path`, and all bridges above it; returns its address and directory.
+    /// Adds the function at or above `path`, and all bridges above it; returns its address and
+    /// directory.
     ///
-    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all. Parts that are neither host bridge nor address
-    /// (an auxiliary device, a VMD controller's inner bus) are skipped.
+    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all. Parts that are neither
+    /// host bridge nor address (an auxiliary device, a VMD controller's inner bus) are skipped.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
         // address, parent and directory, from the host bridge down
         let mut chain: Vec<(PciAddress, PciParent, &str)> = Vec::new();
@@ -105,8 +106,9 @@ impl Discovery<'_> {
         function
     }
 
-    /// Reads the speed limits of a GPU's own links, which run slower while it idles (`Topology::ascent`): the link above
-    /// it and, on a card with its own switch (AMD, Intel), the link above the switch.
+    /// Reads the speed limits of a GPU's own links, which run slower while it idles
+    /// (`Topology::ascent`): the link above it and, on a card with its own switch (AMD, Intel), the
+    /// link above the switch.
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {
         if self.is_full() {
             return;
@@ -145,8 +147,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, by which
-    /// `Topology::manages_nvswitches` decides.
+    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, by
+    /// which `Topology::manages_nvswitches` decides.
     pub(super) fn complete_nic(&mut self, address: PciAddress, directory: &str) {
         let (root, scope) = (self.root, self.scope);
         self.change(address, |function| {

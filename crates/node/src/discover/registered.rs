@@ -104,9 +104,10 @@ fn differs(place: &str, then: &str, now: &str) -> String {
 
 /// `operstate` of each Ethernet port's interface.
 ///
-/// InfiniBand's link state is known to firmware alone. `carrier` is not read: since Linux 6.8 it takes the lock of all
-/// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while its firmware answers. `operstate`
-/// follows a lost carrier at once (`linkwatch_urgent_event`, net/core/link_watch.c).
+/// InfiniBand's link state is known to firmware alone. `carrier` is not read: since Linux 6.8 it
+/// takes the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold
+/// while its firmware answers. `operstate` follows a lost carrier at once
+/// (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     let nics = node.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
     let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));

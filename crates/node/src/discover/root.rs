@@ -38,8 +38,9 @@ enum Backing {
 impl Root {
     /// Most bytes of a file. The longest is a `cpulist`: every second of 8192 CPUs makes 40 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
-    /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or 27,962 of
-    /// `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large cluster has some 10,000.
+    /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or
+    /// 27,962 of `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large
+    /// cluster has some 10,000.
     pub const MAX_TABLE: usize = 4 * 1024 * 1024;
     /// Most names of a directory; the largest is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
@@ -132,8 +133,8 @@ impl Root {
         None
     }
 
-    /// A file's text without white space at its end; `None` if it cannot be read, exceeds [`Root::MAX_FILE`], or is not
-    /// UTF-8.
+    /// A file's text without white space at its end; `None` if it cannot be read, exceeds
+    /// [`Root::MAX_FILE`], or is not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
             Backing::Manifest(manifest) => text(manifest, path)?.to_string(),

@@ -126,7 +126,8 @@ fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     })
 }
 
-/// True if a RoCE GID is an address valid beyond the link; `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
+/// True if a RoCE GID is an address valid beyond the link;
+/// `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
 fn leads_beyond_the_link(gid: &str) -> bool {
     gid.parse()
         .is_ok_and(|address: Ipv6Addr| match address.to_ipv4_mapped() {
@@ -209,8 +210,8 @@ fn network_of(route: &Ipv4Route) -> Option<Network> {
     Network::new(route.destination, bits).filter(|_| attached)
 }
 
-/// Metric and interface of a default route; the words are destination and bits, source and bits, gateway, metric,
-/// references, use, flags and interface.
+/// Metric and interface of a default route; the words are destination and bits, source and bits,
+/// gateway, metric, references, use, flags and interface.
 fn ipv6_default(line: &str) -> Option<(u32, String)> {
     let words: Vec<&str> = line.split_whitespace().take(10).collect();
     let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else {

@@ -38,8 +38,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that turn the writing
-/// direction (Unicode Standard Annex #9, section 2).
+/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that
+/// turn the writing direction (Unicode Standard Annex #9, section 2).
 pub fn disturbs(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}')

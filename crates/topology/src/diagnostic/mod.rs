@@ -10,7 +10,8 @@ pub struct Diagnostic {
     /// a file, device or word
     pub place: String,
     pub finding: String,
-    /// true for an admin's argument that is not understood: steps under its plugstack line are not placed
+    /// true for an admin's argument that is not understood: steps under its plugstack line are not
+    /// placed
     pub refuses: bool,
 }
 

@@ -233,7 +233,8 @@ pub fn identity(path: &str) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`); it outlives changes of the mount namespace.
+/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`); it outlives changes
+/// of the mount namespace.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let mut options = fs::OpenOptions::new();
