@@ -13,9 +13,10 @@ pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
 #[allow(clippy::large_enum_variant, reason = "there is one value, in a static")]
 pub(crate) enum OfTasks {
     Placed(Active),
-    /// the wish, which holds without placement too, and a line for a user that asked for placement
+    /// the wish, by which tasks remove an outer step's values; the refusal, if the user asked for
+    /// placement
     NotPlaced(Wish, Option<String>),
-    /// neither a task nor a program of a user's job
+    /// a step without programs of the user's job, such as `extern`
     Foreign,
 }
 
@@ -31,13 +32,13 @@ pub(crate) struct Active {
     pub(crate) container_later: bool,
 }
 
-/// A task without its placement fails. Set before the plan is made, so that it holds if planning
-/// panics.
+/// If set, a task without its placement fails. It is set before planning, so that tasks also fail
+/// after a panic in planning.
 pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 
-/// Greater ids are no steps of tasks: the batch script, the interactive shell, the step of adopted
-/// processes (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`). Sruns of a batch script would inherit our
-/// variables there as the user's own.
+/// Larger ids are the batch script, the interactive shell and the step of adopted processes
+/// (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`). A batch script's sruns would take our variables in
+/// it for the user's own.
 const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
 
 /// `SLURM_INTERACTIVE_STEP` and `SLURM_BATCH_SCRIPT`, the same in all releases.

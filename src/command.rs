@@ -1,8 +1,9 @@
 //! In srun, sbatch and salloc: chooses between option and variable, reports typos before the job is
 //! queued, and sets variables for the nodes.
 //!
-//! Slurm gives sruns the option of their sbatch or salloc as their own (src/common/spank.c,
-//! `spank_process_env_options`), so it would beat a variable that was set later.
+//! Slurm passes the option of sbatch or salloc to the sruns inside as their own
+//! (src/common/spank.c, `spank_process_env_options`). It would override a variable that a script
+//! sets later, so `init` removes it.
 #![forbid(unsafe_code)]
 
 use crate::log::say;
@@ -19,7 +20,7 @@ use std::ffi::OsString;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Variables in which sbatch and salloc hand on the option, to sruns and to the node
+/// sbatch and salloc pass the option in these variables to sruns and to the node
 /// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from
 /// 22.05 to 26.05).
 const LEFT: [&str; 2] = [
@@ -27,10 +28,11 @@ const LEFT: [&str; 2] = [
     "_SLURM_SPANK_OPTION_nic_placement_nic_placement",
 ];
 
-/// The value of [`ENVIRONMENT`] when the option of sbatch or salloc beat it.
+/// sbatch and salloc keep here the value of [`ENVIRONMENT`] that their option overrode.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
-/// Before Slurm reads the option: removes sbatch's or salloc's, if the variable was set since.
+/// Before Slurm reads the option: removes sbatch's or salloc's option if the variable has changed
+/// since.
 pub(crate) fn init() {
     let (before, now) = (variable(BEFORE), variable(ENVIRONMENT));
     if replaces_the_allocations(now.as_deref(), before.as_deref()) {
@@ -38,13 +40,14 @@ pub(crate) fn init() {
     }
 }
 
-/// Reports a typo in the variable; one in the option has ended the command already. Slurm ignores
-/// an optional plugin's return value here, so the job runs without placement.
+/// Reports a typo in the variable. The job still runs, since Slurm ignores an optional plugin's
+/// return value here. A typo in the option has already ended the command.
 pub(crate) fn init_post_opt() {
     if let Some(Err(bad)) = words_of_variable() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
     }
-    // without `=` an optional value is the next argument (getopt_long(3)): the program
+    // getopt_long(3) takes an optional value only after `=`: in `--nic-placement rail`, `rail` is
+    // the program
     let is_bare = option::value() == Some(Words::default());
     for pair in arguments().windows(2) {
         let word = &pair[1];
@@ -56,15 +59,16 @@ pub(crate) fn init_post_opt() {
     }
 }
 
-/// In srun: if the admin has disabled placement, tells the nodes, and a user that asks for it.
-/// Faults in this host's file are not shown: nodes read their own.
+/// In srun: if the admin has disabled placement, tells a user that asks for it, and marks the step
+/// so that nodes do not repeat it. Faults in this host's configuration are debug lines: nodes read
+/// their own file.
 pub(crate) fn tell_the_user() {
-    /// Slurm calls again for each component of a heterogeneous job.
+    /// Slurm calls the hook for each component of a heterogeneous job.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     if IS_TOLD.load(Ordering::Relaxed) {
         return;
     }
-    // an outer srun's
+    // removes an outer srun's mark
     set(ALREADY_REPORTED, None);
     let environment = words_of_variable().and_then(Result::ok);
     let option = option::value();
@@ -83,8 +87,8 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// In srun: tells the nodes of an `off` of any component, and whether the user named `--cpu-bind`,
-/// which they cannot always see.
+/// In srun: sets variables that tell the nodes of an `off` of any component, and whether the user
+/// gave `--cpu-bind`, since nodes cannot always see the option.
 pub(crate) fn tell_the_nodes() {
     let settled = with_this_component(
         "a job's components have one placement: the last words hold for all, and an `off` of any",
@@ -92,7 +96,7 @@ pub(crate) fn tell_the_nodes() {
     let are_several = settled.len() > 1;
     let mut words = settled.iter().flatten();
     let is_off = are_several && words.any(|words| words.policy == Some(Switch::Off));
-    // else an outer srun's is removed
+    // `None` removes an outer srun's value
     set(components::OFF, is_off.then_some("1"));
     let is_named = |(name, value): (OsString, OsString)| {
         cpu_bind::is_of_component(&name.to_string_lossy(), &value.to_string_lossy())
@@ -111,14 +115,15 @@ pub(crate) fn tell_the_nodes() {
 }
 
 /// In sbatch and salloc: reports once that components have different words. A batch script's sruns
-/// inherit the first component's, salloc's shell the last's.
+/// inherit the first component's words, salloc's shell the last's.
 pub(crate) fn tell_of_components() {
     with_this_component(
         "the job's sruns do not see different words of its components: name them at each srun",
     );
 }
 
-/// The option's words by component, with this component's; reports the first that differ.
+/// Adds this component's words and returns all so far; reports `problem` once, when words first
+/// differ.
 fn with_this_component(problem: &str) -> Vec<Option<Words>> {
     static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
     let mut settled = option::locked(&COMPONENTS);

@@ -1,5 +1,4 @@
-//! A task's environment in Slurm: read in one pass, since each `spank_getenv` costs a buffer of 4
-//! KiB.
+//! A task's environment, read in one pass, since each `spank_getenv` needs a buffer of 4 KiB.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
@@ -12,7 +11,7 @@ use slurm_spank::SpankHandle;
 #[derive(Default)]
 pub(crate) struct Environment {
     pub(crate) present: Present,
-    /// bytes of execve's room
+    /// bytes that the variables take of execve(2)'s limit
     size: usize,
     /// the stack limit of srun's user, which slurmstepd sets after this hook
     /// (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
@@ -22,7 +21,7 @@ pub(crate) struct Environment {
 /// Reads the values of `names`, which are sorted. A value that is not UTF-8 counts as set by the
 /// user.
 ///
-/// Memory: a pointer for each of the user's variables, which the kernel bounds for execve(2).
+/// Allocates a pointer for each variable; execve(2) bounds their number.
 pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
     let mut environment = Environment::default();
     for entry in spank.job_env_os().unwrap_or_default() {
@@ -34,13 +33,13 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
         let (name, value) = (&entry[..end], &entry[end + 1..]);
         if let Ok(at) = names.binary_search_by(|known| known.as_ref().as_bytes().cmp(name)) {
             let value = || String::from_utf8_lossy(value).into_owned();
-            // the first counts, as for getenv(3)
+            // of equal names the first counts, as for getenv(3)
             environment
                 .present
                 .entry(names[at].as_ref().to_string())
                 .or_insert_with(value);
         } else if name == b"SLURM_RLIMIT_STACK" {
-            // `--propagate` puts a `U` before it
+            // srun's `--propagate` puts `U` before the number
             let limit = std::str::from_utf8(value)
                 .unwrap_or_default()
                 .trim_start_matches('U');
@@ -51,7 +50,7 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// The room for execve(2) beside the program's words of so many bytes.
+    /// execve(2)'s limit, with the bytes taken by variables and by `words` bytes of arguments.
     pub(crate) fn room(&self, words: usize) -> Room {
         Room {
             taken: words + self.size,
@@ -65,7 +64,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {
         let result = match change {
-            // the decision knew the old value
+            // overwrites: the plan knew the old value
             Change::Set(value) => spank.setenv(name.as_ref(), value, true),
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),
@@ -90,7 +89,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     failures
 }
 
-/// As [`read`], for one variable of the step or task.
+/// One variable's value, with bytes that are not UTF-8 replaced.
 pub(crate) fn variable(spank: &SpankHandle, name: &str) -> Option<String> {
     spank.getenv_lossy(name).ok().flatten()
 }

@@ -27,7 +27,7 @@ use std::sync::{Once, OnceLock};
 
 type Argv = *const *const c_char;
 
-/// Slurm's loader reads it (src/common/plugin.c, `_verify_syms`).
+/// Slurm's loader checks this symbol (src/common/plugin.c, `_verify_syms`).
 // SAFETY: no other object in a Slurm process exports this name into the plugin's scope.
 #[unsafe(no_mangle)]
 pub static plugin_name: [u8; 14] = *b"nic_placement\0";
@@ -36,9 +36,9 @@ pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 #[unsafe(no_mangle)]
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
-/// The Slurm release, `major << 16 | minor << 8`. Slurm refuses any but its own (`_verify_syms`),
-/// so `CONSTRUCTOR` stores that of the running program, or for an untested release 0, which Slurm
-/// refuses with a clear line.
+/// The Slurm release, `major << 16 | minor << 8`. Slurm loads only plugins of its own release
+/// (`_verify_syms`), so `CONSTRUCTOR` stores the running program's. For an untested release it
+/// stores 0, which Slurm refuses with a clear line.
 // SAFETY: as `plugin_name`. Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +53,7 @@ extern "C" fn fill_version() {
     plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The one release of a site's own build, from `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
+/// The only release of a site's own build, from `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
 const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
     Some(release) => Some(stamp(release.as_bytes())),
     None => None,
@@ -77,9 +77,8 @@ const fn stamp(release: &[u8]) -> u32 {
     number(*a, *b) << 16 | number(*c, *d) << 8
 }
 
-/// The release of the running Slurm program, by the version of its API, since Slurm exports no
-/// other: `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each
-/// release.
+/// The running Slurm's release. Slurm exports only its API version: `slurm_api_version()` returns
+/// libslurm's `current << 16 | …`, one number for each release.
 fn loaders_release() -> Option<u32> {
     let symbol = programs_symbol(c"slurm_api_version");
     // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table;
@@ -115,7 +114,7 @@ pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: Argv) -> c
     })
 }
 
-/// Slurm has parsed all options.
+/// Runs after Slurm has parsed all options.
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_init_post_opt(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
@@ -169,7 +168,7 @@ fn hook(
         let mut cache = OptionCache::default();
         let handle = init_spank_handle(spank, argc, argv, &mut cache);
         if let Ok(context) = handle.context() {
-            // srun sets its log level after our first hook
+            // in each hook, since srun sets its log level after the first
             log::up_to(slurms_log_level());
             body(&handle, context);
         }
@@ -177,11 +176,11 @@ fn hook(
     })
 }
 
-/// Passes the first two words of the step's command, and an iterator over all.
+/// Calls `take` with the first two words of the step's command, and an iterator over all words.
 ///
-/// For a container Slurm moves the words and leaves NULL (src/slurmd/slurmstepd/container.c,
-/// `_modify_config`). Reading stops at NULL: behind it slurmstepd 22.05 crashed. slurm-spank's own
-/// reader takes every entry for a string.
+/// For a container Slurm moves the words elsewhere and leaves NULL
+/// (src/slurmd/slurmstepd/container.c, `_modify_config`). Reading stops at NULL, since slurmstepd
+/// 22.05 crashed beyond it. slurm-spank's own reader does not check for NULL.
 fn with_arguments(
     spank: spank_t,
     take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>),
@@ -210,7 +209,7 @@ fn with_arguments(
 
 /// The log level of this process, if Slurm exports it.
 fn slurms_log_level() -> Option<c_int> {
-    // looked up once: tasks inherit it by fork(2)
+    // looked up once: tasks inherit the address by fork(2)
     static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();
     let level = LEVEL.get_or_init(|| {
         let symbol = programs_symbol(c"slurm_get_log_level");
@@ -223,12 +222,12 @@ fn slurms_log_level() -> Option<c_int> {
 
 const TASK_INIT: &str = "task_init";
 
-/// Returns 0 after a panic: unwinding would abort slurmstepd, and its srun would hang until the
-/// time limit. `strict` ends the task itself.
+/// Returns 0 after a panic: unwinding would abort slurmstepd, and srun would hang until the time
+/// limit. In `task_init` a strict word ends the task.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
-    // std's hook prints a backtrace on the user's terminal; std is linked into our object, so no
-    // other plugin's panics come here. Set once: a write in each task would copy pages that fork(2)
-    // shares
+    // std's hook would print a backtrace on the user's terminal. Our object has its own std, so
+    // other plugins' panics do not reach this hook. Set once: a write in each task would copy pages
+    // that fork(2) shares
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {
@@ -272,7 +271,7 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls it for the option of the command line, of `#SBATCH`, of sbatch's or salloc's
+/// Slurm calls this for the option of the command line, of `#SBATCH`, of sbatch's or salloc's
 /// environment, and on the node; the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {

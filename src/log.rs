@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
-/// slurmstepd under `observe`: its one line also holds the warnings.
+/// slurmstepd under `observe`, whose one line already holds the warnings.
 const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 
@@ -54,7 +54,7 @@ pub(super) fn tell_admin(line: &str) {
     spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
 
-/// Installs our logger; later calls find it there.
+/// Installs our logger; a second call keeps the first.
 pub(super) fn install(context: Context) {
     if context == Context::Remote {
         WHERE.store(NODE, Ordering::Relaxed);
@@ -62,13 +62,14 @@ pub(super) fn install(context: Context) {
     let _ = log::set_logger(&ToSlurm);
 }
 
-/// Sets our level by Slurm's (`log_level_t`, src/common/log.h), or the highest. Lines that Slurm
-/// would drop are not formatted: a tenth of a hook's work.
+/// Sets our level by Slurm's (`log_level_t`, src/common/log.h), or to the highest if that is
+/// unknown. Lines that Slurm would drop are then not formatted, which saves a tenth of a hook's
+/// time.
 pub(super) fn up_to(slurms_level: Option<i32>) {
     log::set_max_level(match slurms_level {
         Some(5) => LevelFilter::Debug,
         Some(4) => LevelFilter::Info,
-        // on a node warnings become Slurm's `info`, errors its `error`
+        // on a node our warnings are Slurm's `info` (3), our errors its `error`
         Some(..4) => LevelFilter::Warn,
         Some(6..) | None => LevelFilter::Trace,
     });

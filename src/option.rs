@@ -1,4 +1,4 @@
-//! The option's value in this process, and in test builds the faults that it asks for.
+//! The option's value, plugstack.conf's arguments, and the faults that test builds provoke.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
@@ -9,13 +9,15 @@ use std::io::{self, ErrorKind, Write};
 use std::process::exit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The option's words by the last call of its callback.
+/// The words of the last `option_callback`, since Slurm's last call counts.
 static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 
-/// Takes a value from Slurm; `false` refuses it, which ends srun, sbatch and salloc before anything is queued.
+/// Stores the option's value. Returns false for a bad value in srun, sbatch and salloc, which then
+/// end before they queue a job.
 ///
-/// Nothing is refused on a node: Slurm then writes the value into slurmd's log as it came, line ends and all
-/// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later release may count the answer as the node's failure.
+/// On a node a bad value returns true. For false slurmd would log the raw value, line ends included
+/// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later Slurm may count false as
+/// the node's failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
     if !remote && is_scrontab() {
         log::error!(
@@ -25,7 +27,7 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
         return false;
     }
     match Words::parse(text) {
-        // the user asked for the help and not for the job
+        // `help` runs no job
         Ok(words) if words.help && !remote => exit(print_help()),
         Ok(words) => {
             *locked(&VALUE) = Some(words);
@@ -38,14 +40,14 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
     }
 }
 
-/// True for scrontab, which reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
-/// (src/scrontab/scrontab.c, `_entry_to_job`): the word would be lost in silence, and `help` would end the edit.
+/// True for scrontab. It reads `#SCRON --nic-placement` as sbatch does, but does not pass plugins'
+/// options to the job (src/scrontab/scrontab.c, `_entry_to_job`); `help` would end the edit.
 fn is_scrontab() -> bool {
     let program = std::env::args_os().next();
     program.is_some_and(|path| program_name(&path.to_string_lossy()) == "scrontab")
 }
 
-/// Prints the help; the answer is the exit status.
+/// Prints the help; returns the exit status.
 fn print_help() -> i32 {
     let mut terminal = io::stdout().lock();
     let printed = terminal
@@ -56,12 +58,11 @@ fn print_help() -> i32 {
             log::error!("--{OPTION}=help: cannot be printed: {error}");
             1
         }
-        // also a reader that has read enough
+        // a closed pipe is no error (`| head`)
         _ => 0,
     }
 }
 
-/// The words of the user's option.
 pub(crate) fn value() -> Option<Words> {
     locked(&VALUE).clone()
 }
@@ -70,7 +71,7 @@ pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// On a node: the option's words, for all components of the job.
+/// On a node: the option's words, or `off` if any component of a heterogeneous job has it.
 pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
     match variable(spank, components::OFF).as_deref() {
         Some("1") => Words::parse("off").ok(),
@@ -78,13 +79,13 @@ pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
     }
 }
 
-/// The arguments of all lines of plugstack.conf that load this library: Slurm calls `init` for each of them, before any other
-/// hook (src/common/spank.c, `spank_stack_load`).
+/// The arguments of each plugstack.conf line that loads this library. Slurm calls `init` for every
+/// such line, before any other hook (src/common/spank.c, `spank_stack_load`).
 static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
 
-/// Notes the arguments of one line, but for those that test builds add.
+/// Adds one line's arguments, without the faults of test builds.
 pub(crate) fn note_arguments(spank: &SpankHandle) {
-    // an unreadable line is an unknown argument, which places no step
+    // an error counts as an unknown argument, so no step is placed
     let said = spank
         .plugin_argv()
         .map(|all| all.into_iter().map(str::to_string).collect());

@@ -14,17 +14,17 @@ use std::sync::OnceLock;
 
 /// A launcher's daemon, which srun starts once on each node to start the ranks there.
 ///
-/// Recognised by name alone: Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, but a srun that a
-/// rank starts inherits it.
+/// The program's name alone identifies it. Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, but
+/// sruns of its ranks inherit that variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
-    /// `orted`, `prted`: Open MPI's mpirun starts them on the other nodes, and ranks keep the
+    /// `orted`, `prted`: Open MPI's mpirun starts the daemons on the other nodes; ranks keep the
     /// step's variables (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
     OpenMpi,
     /// proxies of MPICH, Intel MPI and MVAPICH (lib/tools/bootstrap/external/slurm_launch.c;
-    /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), Flux's broker: ranks get the environment
-    /// of mpiexec or `flux run` over the step's, so its GPUs with the NIC of this step's one task
-    /// (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
+    /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), Flux's broker. In ranks the environment of
+    /// mpiexec or `flux run` overrides the step's: a rank would have mpiexec's GPUs, but the NIC of
+    /// this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
     Overlaying,
 }
 
@@ -62,12 +62,12 @@ pub(crate) fn size_of_words() -> usize {
 
 /// Keeps the facts about the step's command.
 ///
-/// With `--multi-prog` the second word is the text of the file that the first names, up to 4 MiB
-/// (Slurm's src/srun/launch.c, `_load_multi`). Slurm tells plugins of no `--multi-prog`, so any
-/// second word is read as such text; a program's own argument does not look like it.
+/// With `--multi-prog` the first word names a file and the second holds its text, up to 4 MiB
+/// (Slurm's src/srun/launch.c, `_load_multi`). Plugins cannot see `--multi-prog`, so any second
+/// word is parsed as such text; a program's argument does not match its form.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
-        // execve(2) takes no longer word: this is the text of `--multi-prog`
+        // a longer word is the text of `--multi-prog`, since execve(2) would refuse it
         let all: Vec<&CStr> = all
             .filter(|word| word.count_bytes() < Room::LONGEST)
             .collect();
@@ -83,12 +83,12 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
     });
 }
 
-/// `None` for other programs, and for a container, of which Slurm does not tell the program.
+/// `None` for other programs, and for a container, since Slurm does not show its program.
 fn daemon() -> Option<Daemon> {
     STARTED.get()?.daemon
 }
 
-/// True for a launcher's daemon. `-c` and strict words are for its ranks; the step holds the
+/// True for a launcher's daemon: `-c` and strict words are for its ranks, but the step holds the
 /// daemon's share alone.
 ///
 /// From 23.11 on srun reads SLURM_CPUS_PER_TASK for daemons too, and binds no task with
@@ -106,9 +106,9 @@ pub(crate) fn words() -> &'static [&'static str] {
 /// that differ between nodes.
 ///
 /// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables and
-/// none of ours. Libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or connect
-/// wrong NICs where nodes differ. So daemons are placed only on all of the job's nodes, or in a
-/// placed step, whose variables mpirun shares.
+/// none of ours. If nodes differ, libraries that number NICs in a list (NCCL with SHARP, NVSHMEM)
+/// fail or connect wrong NICs. So daemons are placed only if the step has all of the job's nodes,
+/// or if mpirun itself runs in a placed step.
 pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     if daemon()? == Daemon::Overlaying {
         return Some(
@@ -116,8 +116,8 @@ pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
              ranks' program, or start them by srun",
         );
     }
-    // srun adds this variable only where none is set, and writes the requested count to
-    // SLURM_JOB_NUM_NODES (Slurm's src/common/env.c, `setup_env`, `env_array_for_step`)
+    // srun keeps a SLURM_JOB_NODELIST that is set, but overwrites SLURM_JOB_NUM_NODES with the
+    // step's count (Slurm's src/common/env.c, `setup_env`, `env_array_for_step`)
     let of_job =
         variable(spank, "SLURM_JOB_NODELIST").filter(|text| text.len() <= LONGEST_NODELIST)?;
     let of_job = HostList::parse(&of_job).ok()?.count();

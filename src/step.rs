@@ -27,9 +27,9 @@ use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::borrow::Cow;
 
-/// The file of pyxis, which runs tasks in containers: every task of the node gets the environment
-/// of the container that the first task started, over the variables of earlier plugins
-/// (NVIDIA/pyxis, pyxis_slurmstepd.c, `spank_import_container_env`).
+/// The library of pyxis, which runs tasks in containers. All tasks of the node get the environment
+/// of the first task's container, which overrides variables of earlier plugins (NVIDIA/pyxis,
+/// pyxis_slurmstepd.c, `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
 pub(crate) fn init_post_opt(spank: &SpankHandle) {
@@ -40,7 +40,7 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
-/// In slurmd, as it starts: logs that no node file exists. Slurm calls the hook there too
+/// When slurmd starts: logs that no node file exists. Slurm calls `slurm_spank_init` in slurmd too
 /// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
 pub(crate) fn tell_of_no_node_file() {
     if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
@@ -57,7 +57,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
     let is_meant = is_normal && wish.places() && off.is_none();
     let of_ranks = is_meant.then(|| program::why_not_placed(spank)).flatten();
     let is_placed = is_meant && of_ranks.is_none();
-    // the launcher would wait for a daemon that a strict word failed
+    // strict words never fail a launcher's daemon: the launcher would wait for it
     let is_strict = wish.strictness > Strictness::BestEffort && !wish.dry_run;
     if is_placed && is_strict && !program::starts_ranks() {
         let _ = STRICT.set(wish.strictness);
@@ -117,12 +117,12 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Doubtful arguments in the log of a step, at most: each step logs them again.
+/// Most findings about the admin's arguments in a step's log, since each step logs them again.
 const DOUBTS: usize = 8;
 
 /// The settings of admin and user, and the reason if placement is off.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
-    // the user can change it: no argument for the admin alone depends on it
+    // a user can change this variable, so no admin-only argument depends on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
@@ -152,8 +152,8 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 
-/// Slurm's grant. `--cpu-bind` and `--mem-bind` are as given to srun only here: slurmd replaces
-/// them for each task.
+/// Slurm's grant to the step. Only in slurmstepd do variables hold `--cpu-bind` and `--mem-bind` as
+/// given to srun: slurmd replaces them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let mut names = [
         &cpu_bind::READ[..],
@@ -181,28 +181,28 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,
-        // with every core of the node the job shares it with no other
+        // a job with all cores shares the node with no other
         alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
 
-/// `-c` of this step; `None` if the variable comes from elsewhere.
+/// `-c` of this step; `None` if SLURM_CPUS_PER_TASK comes from elsewhere, such as sbatch.
 fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> Option<u32> {
     let requested: u32 = variable?.parse().ok()?;
-    // for ranks, not for their daemon
+    // `-c` is for a launcher's ranks, not for its daemon
     if program::starts_ranks() {
         return None;
     }
-    // from 22.05 to 23.02 srun passes on sbatch's `-c` without applying it; Slurm's own number is
-    // then 1
+    // from 22.05 to 23.02 srun passes on sbatch's `-c` without applying it: SPANK's number is then
+    // 1
     if spank
         .step_cpus_per_task()
         .is_ok_and(|slurms| slurms != u64::from(requested))
     {
         return None;
     }
-    // `sbatch -c1` leaves a 1 like srun's own; with one CPU for each task a step has no more cores
-    // than tasks
+    // `sbatch -c1` leaves a 1 that looks like srun's; a step of `srun -c1` has no more cores than
+    // tasks
     let is_left_over =
         requested == 1 && counted(spank).is_some_and(|counted| counted.cores > tasks);
     (!is_left_over).then_some(requested)
@@ -216,14 +216,14 @@ fn counted(spank: &SpankHandle) -> Option<Counted> {
     })
 }
 
-/// Threads of each core.  Slurm counts threads only if all cores of a node have as many
-/// (slurm.conf(5), `ThreadsPerCore`).
+/// Threads per core, by the first core: Slurm counts threads only if all cores of a node have as
+/// many (slurm.conf(5), `ThreadsPerCore`).
 fn threads_per_core(node: &Topology) -> Option<usize> {
     if let Some(first) = node.pus.first() {
         let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
         return Some(node.pus.iter().filter(is_there).count());
     }
-    // no word asked for cores, so discovery read none
+    // discovery reads cores only if a word needs them
     if !node.provenance.is_this_system() {
         return None;
     }
@@ -236,7 +236,7 @@ fn count(set: Option<CpuSet>) -> Option<usize> {
     set.map(|set| set.len()).filter(|count| *count > 0)
 }
 
-/// Counts Slurm's numbers of cores, which are not the kernel's.
+/// The number of cores in Slurm's list; Slurm's core numbers are not the kernel's.
 fn cores(list: &str) -> Option<usize> {
     count(CpuSet::from_list(list).ok())
 }

@@ -1,4 +1,4 @@
-//! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
+//! In each task, as its user, just before its program starts: plans the task, applies, reads back.
 #![forbid(unsafe_code)]
 
 use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
@@ -15,8 +15,9 @@ use nic_placement_process::session::{Session, carry_out, report};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
-/// In slurmstepd, before it makes the tasks: takes away the rule by which an outer step dealt its GPUs.  slurmd sets this
-/// step's for each task if there is one, and removes none (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
+/// Removes an outer step's [`GPU_BIND`] in slurmstepd, before it forks the tasks. slurmd sets the
+/// variable if this step has `--gpu-bind`, but never removes it (src/slurmd/slurmstepd/task.c,
+/// `exec_task`, since 22.05).
 pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
     let Some(OfTasks::Placed(Active {
         session: Ok(session),
@@ -25,7 +26,7 @@ pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
     else {
         return;
     };
-    // a dry run changes nothing, and reads what is there
+    // a dry run changes no variable
     if !session.plan.wish.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
     }
@@ -62,7 +63,7 @@ pub(crate) fn init(spank: &SpankHandle) {
             String::new()
         }
     };
-    // srun's words to slurmstepd are none to the program, nor to the sruns that it starts
+    // srun's variables for slurmstepd must not reach the program, nor the sruns that it starts
     for name in OF_SRUN
         .into_iter()
         .filter(|name| present.contains_key(*name))
@@ -74,8 +75,9 @@ pub(crate) fn init(spank: &SpankHandle) {
     }
 }
 
-/// The task's number in the step by its variable, which slurmd writes over the user's: Slurm's own item counts each
-/// component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
+/// The task's number in the step, by SLURM_PROCID, in which slurmd overwrites a user's value.
+/// SPANK's own item counts each component of a heterogeneous step from 0
+/// (src/slurmd/slurmstepd/task.c, `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
     let procid = present.get(PROCID).filter(is_number);
@@ -85,20 +87,22 @@ fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
         .unwrap_or(0)
 }
 
-/// Tells the user, in the step's first task, why the placement that was asked for is refused, unless srun has said it.
+/// In the step's first task: tells the user why the requested placement is refused, unless srun has
+/// said so.
 fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else {
         return;
     };
-    // of each component the first one: another may well be placed
+    // each component's first task: another component may be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
     if is_first && !present.contains_key(ALREADY_REPORTED) {
         say(refusal);
     }
 }
 
-/// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.  Without srun's `-K`, or the
-/// site's KillOnBadExit=1, it lets the step's other tasks run on, which wait for this one.
+/// Ends the task if a strict word is set, since Slurm ignores an optional plugin's return value.
+/// Slurm then lets the step's other tasks wait for this task, unless `srun -K` or the site's
+/// KillOnBadExit=1 ends them.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     if let Some(word) = STRICT.get() {
         say(&format!(
@@ -108,7 +112,7 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     }
 }
 
-/// Places one task; returns what could not be had.
+/// Places one task; returns its failures.
 fn place(
     spank: &SpankHandle,
     active: &Active,
@@ -129,7 +133,7 @@ fn place(
         room: Some(environment.room(program::size_of_words())),
         ..task(active, session, &environment.present)
     };
-    // this process is the user's by now, and what the user may not read the program could not read either
+    // the process has the user's rights: a file that it cannot read, the program cannot read either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
     let evidence = Evidence {
@@ -143,7 +147,7 @@ fn place(
     carry_out(&mut placed, |variables| {
         environment::change(spank, variables)
     });
-    // without `strict` a node without NICs is a fact, told once for the step
+    // a node's lack of NICs is logged once for the step, so a task logs it for debugging alone
     let level = if placed.misses_nothing_of_its_own() {
         log::Level::Debug
     } else {
@@ -171,7 +175,8 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
     let mut masks = cpu_bind::masks(|name| present.get(name).map(String::as_str));
     let online = session.plan.node.cpus();
-    // slurmd counts CPUs when it starts, and names one on that has been switched off since; no affinity has it
+    // slurmd counts CPUs when it starts: its masks can name a CPU that went offline since, which no
+    // affinity has
     if cpus.is_subset(&online) {
         let wider = masks.iter_mut().filter(|mask| !mask.is_subset(&online));
         wider.for_each(|mask| *mask = mask.intersection(&online));
@@ -188,9 +193,9 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
     }
 }
 
-/// Removes values of an outer step of ours where this step wants no placement: they name the NIC of one task of that
-/// step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
-/// on another node, and their programs would take them for the user's own.
+/// If this step is not placed: removes an outer placed step's values, which name the NIC of one
+/// task of that step. A batch script or interactive shell has such values if a placed task called
+/// sbatch or salloc, perhaps on another node. Its programs would take them for the user's own.
 fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
@@ -199,7 +204,6 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
         Some(OfTasks::NotPlaced(wish, _)) => Some(wish),
         _ => None,
     };
-    // `dry-run` changes nothing, and so takes nothing away
     if wish.is_some_and(|wish| wish.dry_run) {
         return;
     }
@@ -219,7 +223,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
 
 const PROCID: &str = "SLURM_PROCID";
 
-/// Variables that are read here, beside those of the libraries and the lists of GPUs; sorted.
+/// Sorted names of variables that a task reads, beside those of libraries and lists of GPUs.
 pub(crate) const READ: [&str; 9] = [
     marker::NAME,
     NODE_NAME,
@@ -231,5 +235,5 @@ pub(crate) const READ: [&str; 9] = [
     ALREADY_REPORTED,
     PROCID,
 ];
-/// srun's words to slurmstepd.
+/// srun's variables for slurmstepd.
 const OF_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::OFF, ALREADY_REPORTED];

@@ -1,7 +1,7 @@
 //! The node file: a node in binary form, with the marks that show whether it is still current.
 //!
-//! One version of the tool writes it for the same version of the plugin: a line with the version, a checksum, the content.
-//! `nic-placement show --topology FILE` prints it.
+//! The tool writes it for a plugin of the same version: a line with the version, a checksum, the
+//! content. `nic-placement show --topology FILE` prints it.
 
 use crate::discover::registered::Registered;
 use nic_placement_topology::{Provenance, Topology, file};
@@ -12,7 +12,7 @@ use std::fmt;
 pub const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, and a number that grows with each change of the format.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
-/// Most bytes: a topology file's, and a line for each device.
+/// Most bytes: those of a topology file, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct NodeFile {
 pub enum BadNodeFile {
     /// no node file
     Foreign,
-    /// another version's
+    /// a node file of another version
     Version(String),
     /// cut off, or changed
     Damaged,
@@ -63,8 +63,8 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-/// Reads a node file.  The topology is not checked, which would double the time: `refresh` writes consistent ones only, and a
-/// step reads only root's files.
+/// Reads a node file. Checking its topology would double the time: `refresh` writes only consistent
+/// ones, and a step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
     let own = rest.strip_prefix(VERSION.as_bytes());

@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// the file's, with later changes that the kernel knows from memory
+    /// the file's topology, updated from the kernel's memory
     pub topology: Topology,
     /// seconds since the file was written
     pub age: u64,
@@ -28,14 +28,14 @@ pub enum NotUsed {
     OtherBoot,
     /// age in seconds, and the allowed age
     TooOld(u64, u64),
-    /// seconds until its time of writing
+    /// seconds by which the file's time is ahead
     Early(u64),
     /// the device that came or went
     Changed(String),
 }
 
 impl NotUsed {
-    /// True if there is no file: an admin without `refresh` needs no message.
+    /// True if no file exists: an admin without `refresh` needs no message.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }
@@ -69,11 +69,11 @@ impl std::error::Error for NotUsed {}
 
 pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age` seconds old by
-/// `boottime`.
+/// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age`
+/// seconds old by `boottime`.
 ///
-/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read, none below
-/// `/sys/class/infiniband/*/ports`.
+/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read,
+/// none below `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes = read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| {
         match bad.problem.is_absent() {

@@ -1,7 +1,7 @@
 //! Reads the node: this system, a captured tree, a built-in machine, or a topology file.
 #![forbid(unsafe_code)]
 
-// the files of crates/formats that the unit tests share name this crate
+// unit tests include files of crates/formats, which use this crate's name
 #[cfg(test)]
 extern crate self as nic_placement_node;
 
@@ -52,7 +52,8 @@ impl fmt::Display for NoTopology {
 
 impl std::error::Error for NoTopology {}
 
-/// Most bytes of a topology file, which slurmstepd reads into memory as root; built-in machines have up to 19 kB.
+/// Most bytes of a topology file, which slurmstepd reads into memory as root; built-in machines
+/// have up to 19 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
 /// Reads a node, with findings, from files that `author` may have written.
@@ -93,8 +94,8 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
         .map_err(|bad| bad.to_string())
 }
 
-/// Reads the node from `/sys`.  If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
-/// hides.
+/// Reads the node from `/sys`. If DMI and PCI addresses match a built-in model, adds the paths that
+/// the hypervisor hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut node, mut diagnostics) = discover(root, scope, provenance);
@@ -125,8 +126,8 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Fits a described node to the live one: removes NICs that this system lacks, since a library fails on them, and takes
-/// ports, device files, UUIDs, order and MIG instances from the live node.
+/// Fits a described node to the live one. Removes NICs that this system lacks, since a library
+/// fails on them. Takes ports, device files, UUIDs, order and MIG instances from the live node.
 pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     node.nics.retain_mut(|nic| {

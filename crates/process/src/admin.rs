@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Found {
     pub admin: Admin,
     pub findings: Vec<Diagnostic>,
-    /// for a check of its lines for other nodes and partitions
+    /// for `check`, which also judges lines for other nodes and partitions
     pub file: Option<(Conf, String)>,
     /// the reason why no step is placed here
     pub off: Option<Off>,
@@ -18,9 +18,9 @@ pub struct Found {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
-    /// the place of `disable`, or the file that disables placement
+    /// the file with `disable`, or the switch `….disabled`
     Disabled(String),
-    /// a configuration file that cannot be used, since it may have `disable`; or a bad argument
+    /// a bad argument, or a configuration file that cannot be read: it may have `disable`
     Refused(String),
 }
 
@@ -33,11 +33,11 @@ impl fmt::Display for Off {
     }
 }
 
-/// The kernel's name of the node: a user can change the others in slurmstepd's reach.
+/// The kernel's host name; a user can change all other names that slurmstepd sees.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings. `partition` is called only if a line needs it; its answer comes from the
-/// user's environment.
+/// Reads the settings. `partition` reads the user's environment, so it runs only if a line needs
+/// it.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -62,7 +62,7 @@ pub fn find<'a>(
         }
         Err(why) => unusable = Some(why),
     }
-    // beside the configuration file, and in the usual folder whatever `conf=` says
+    // the switch is beside the configuration file, or in the usual folder even with `conf=`
     let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
     let mut switches = Vec::from(switches);
     switches.dedup();

@@ -1,4 +1,4 @@
-//! Reads a process's memory policy, sets that and its CPU affinity, then reads both back.
+//! Reads a process's memory policy; sets its CPUs and memory, then reads both back.
 
 use nic_placement_core::placement::TaskPlacement;
 use nic_placement_core::step::Memory;
@@ -7,8 +7,8 @@ use nic_placement_node::discover::Root;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::{fmt, io};
 
-/// The memory of this process before we change it; with `in_a_placed_step` a preference of NUMA nodes counts as that
-/// step's, and so as ours.
+/// This process's memory policy before we change it. With `in_a_placed_step` a preference of NUMA
+/// nodes is the step's, and so ours.
 pub fn memory(in_a_placed_step: bool) -> Memory {
     let (ours, taken) = match sys::memory_policy() {
         Ok(MemoryPolicy::Default) => (None, None),
@@ -26,8 +26,8 @@ pub fn memory(in_a_placed_step: bool) -> Memory {
     }
 }
 
-/// True if the kernel moves pages between fast and slow memory (Documentation/admin-guide/sysctl/kernel.rst,
-/// `numa_balancing`, 2).
+/// [`Balancing::AsWithoutPolicy`] if the kernel moves pages between fast and slow memory
+/// (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2).
 fn balancing(node: &Topology) -> Balancing {
     let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
     let value = || {
@@ -39,7 +39,7 @@ fn balancing(node: &Topology) -> Balancing {
     };
     match has_slow_memory && value().is_some_and(|value| value & 2 != 0) {
         true => Balancing::AsWithoutPolicy,
-        // between equal nodes it would only take memory away from where the task runs
+        // between equally fast nodes balancing would only move memory away from the task
         false => Balancing::Not,
     }
 }

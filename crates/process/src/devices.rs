@@ -12,7 +12,7 @@ use std::path::Path;
 /// `/dev`, opened once, and the mounts at that time.
 pub struct DeviceFiles {
     pub(crate) directory: Option<File>,
-    /// by GPU of the topology
+    /// for each GPU of the topology: its path below `/dev`
     pub(crate) gpus: Vec<Option<CString>>,
     nics: Vec<Option<CString>>,
     lacks_rdma: bool,
@@ -22,8 +22,8 @@ pub struct DeviceFiles {
 }
 
 const MOUNTS: &str = "/proc/self/ns/mnt";
-/// Paths that differ in a container. A job's own mounts (Slurm's job_container/tmpfs: /tmp and
-/// /dev/shm) are not among them.
+/// Directories that a container replaces. Slurm's job_container/tmpfs replaces /tmp and /dev/shm
+/// alone.
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 impl DeviceFiles {
@@ -61,8 +61,8 @@ fn verbs_file(nic: &Nic) -> Option<String> {
     Some(format!("infiniband/{uverbs}"))
 }
 
-/// True if `/dev/null`, which any process may open, is refused too: a container's seccomp filter
-/// older than faccessat2(2) refuses the call itself.
+/// True if even `/dev/null` is refused, so that a refusal proves nothing: seccomp filters older
+/// than faccessat2(2) refuse every such call.
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
     matches!(
         sys::may_open(directory, c"null"),
@@ -72,8 +72,8 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// A plan without the verbs NICs of this node, if it has no `/dev/infiniband`: in a list, NICs that
-/// no task can open would hide interfaces that work.  A described machine's NICs are not here.
+/// The plan without verbs NICs if this node has no `/dev/infiniband`: in a list, NICs that no task
+/// can open would hide working interfaces. A described machine's plan stays.
 pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Plan {
     if !devices.lacks_rdma || plan.map.rails.is_empty() {
         return plan;
@@ -95,18 +95,19 @@ fn all_verbs(node: &Topology, place: &str) -> Unusable {
 
 #[derive(Default)]
 pub(crate) struct Closed {
-    /// for all tasks of the job
+    /// NICs that no task of the job can open
     pub(crate) to_the_job: Unusable,
-    /// for this task, by its own device cgroup
+    /// NICs that only this task's device cgroup closes
     pub(crate) to_this_task: Vec<NicIndex>,
-    /// entered since `/dev` was opened
+    /// true if the process has entered a container since `/dev` was opened
     pub(crate) is_in_container: bool,
 }
 
-/// Checks each rail, and all other NICs if a rail is closed to the job, since one of them may
-/// replace it.
+/// Checks each rail's NIC. If the job cannot open it, checks all other NICs, since any may replace
+/// it.
 ///
-/// The node's device files answer for the device cgroup, the container's for what programs can see.
+/// The node's `/dev` answers for the device cgroup, a container's for device files that programs
+/// see.
 pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed {
@@ -158,7 +159,7 @@ impl Closed {
 
     /// Logs the NICs that are closed to the job.
     pub(crate) fn tell(&self, node: &Topology) {
-        // an admin need not repair a user's choice of container
+        // a container is the user's choice, which no admin need repair
         let level = if self.is_in_container {
             log::Level::Info
         } else {

@@ -34,8 +34,8 @@ pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
 }
 
-/// True for the kernel's tables and a site's files: no program starts without `/etc`. `..` and the
-/// links in /proc/PID lead to file systems that may not answer.
+/// True if the file system surely answers: the kernel's tables, and `/etc`, without which no
+/// program starts. `..`, and links in /proc/PID, can lead to file systems that do not answer.
 fn answers(path: &str) -> bool {
     [TABLES, "/sys/", "/etc/"]
         .iter()
@@ -43,19 +43,19 @@ fn answers(path: &str) -> bool {
         && path.split('/').all(|name| name != "..")
 }
 
-/// Milliseconds in which a task's remote file systems must answer, all together. A server on the
-/// same fabric needs one, a mount by automount(8) some hundred.
+/// Milliseconds in which all remote file systems of a task must answer. A server on the same fabric
+/// needs 1, a mount by automount(8) some 100.
 const PATIENCE: u16 = 1000;
 
 const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
-/// Files that a user names or has at home. A file system that does not answer within a second gives
-/// [`FileText::unanswered`].
+/// Files that a user names or has at home. A file has [`FileText::unanswered`] if its file system
+/// does not answer within a second.
 #[derive(Default)]
 pub struct UsersFiles {
     looks: RefCell<Looks>,
-    /// true after the log's one line
+    /// true once a line is logged
     told: Cell<bool>,
 }
 
@@ -85,7 +85,7 @@ impl UsersFiles {
         }
     }
 
-    /// Logs a task's first such file alone: the others at its home have the same reason.
+    /// Logs the task's first file without an answer: the others have the same reason.
     fn unanswered(&self, path: &str, why: &'static str) -> FileText {
         if !self.told.replace(true) {
             log::info!("`{path}` is taken for a file that sets what would be set: {why}");
@@ -129,7 +129,7 @@ impl Looks {
 impl FileSystems for Looks {
     fn mounts(&mut self) -> String {
         let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
-        // a cut table shows nothing
+        // a cut table could lack a mount
         table
             .filter(|table| !table.is_cut)
             .map(|table| table.text)

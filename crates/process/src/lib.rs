@@ -1,7 +1,6 @@
-//! What a process was given of its node, and how a decision about it is carried out: for the plugin's tasks, and for
-//! `nic-placement exec` where there is no plugin.
+//! Places a process: the plugin's task, or a program of `nic-placement exec`.
 //!
-//! [`session`] is the story; start reading there.  [`admin`] says what the admin and the user want here.
+//! Start reading at [`session`]. [`admin`] has the settings of admin and user.
 #![forbid(unsafe_code)]
 
 pub mod admin;

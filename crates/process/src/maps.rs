@@ -23,8 +23,8 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
         .collect()
 }
 
-/// Reads the maps. None may be a link or another user's: that user could change the NICs of every
-/// task. Without `author`, for a node that is not this one, they count as existing.
+/// Reads the maps. A link, or another user's file, is refused: that user could change the NICs of
+/// every task. Without `author` the node is not this one, so all maps count as existing.
 pub fn find(admin: &mut Admin, author: Option<Author>) {
     for (format, place) in places(admin) {
         let path = place.display().to_string();

@@ -9,7 +9,7 @@ use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The topology and findings; a described one keeps only devices that this node's sysfs has.
+/// The topology and findings. A described node keeps only devices that this node's sysfs has.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -65,8 +65,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// slurmd's warning that steps would use a node file that does not exist. `None` with `conf=`: its
-/// file may be on a file system that does not answer, and slurmd must start.
+/// slurmd's warning if steps would read a node file that does not exist. `None` with `conf=`: its
+/// file system may not answer, and slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

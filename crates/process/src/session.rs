@@ -1,8 +1,8 @@
-//! The story of a placed process: its node is read, a plan is made, what cannot be opened is dropped, a task is placed and
-//! the decision carried out.
+//! The steps of placement: read the node, plan, drop devices that cannot be opened, place a task,
+//! carry out.
 //!
-//! The plugin, `nic-placement exec` and the C interface all go this way.  They differ in what they pass: the step, the task,
-//! which files are to be trusted, and how a variable is set.
+//! The plugin, `nic-placement exec` and the C interface share these steps. They pass the step, the
+//! task, the trusted owner of files, and a function that sets variables.
 
 use crate::devices::{self, DeviceFiles};
 use crate::{admin, bind, files, gpus, maps, node};
@@ -16,7 +16,7 @@ use nic_placement_node::NoTopology;
 use nic_placement_node::discover::root::Author;
 use std::borrow::Cow;
 
-/// A step's plan on a node, before any of its tasks is there.
+/// A step's plan on a node, made before its tasks exist.
 pub struct Session {
     /// without the NICs that are missing on this node
     pub plan: Plan,
@@ -26,7 +26,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// On this node, read as the admin says from files of `author`; with what else `step` makes of it.
+    /// A session on this node, read from the admin's source and from files of `author`. `step`
+    /// makes the step, and a `T` for the caller.
     pub fn of_this_node<T, E: From<NoTopology>>(
         wish: Wish,
         scope: Scope,
@@ -37,8 +38,8 @@ impl Session {
         Session::new(wish, read, Some(author), step)
     }
 
-    /// On a node with what was odd about it.  Without an `author` this process only plans: all devices can be opened, and the
-    /// files of a `set=` are there.
+    /// A session on a node that has been read, with its findings. Without an `author` the process
+    /// only plans: all devices and all files of `set=` count as usable.
     pub fn new<T, E>(
         mut wish: Wish,
         (node, findings): (Topology, Vec<Diagnostic>),
@@ -61,7 +62,6 @@ impl Session {
         Ok((session, with))
     }
 
-    /// Findings about the node, the wish and the map of a plan.
     pub fn findings(&self, plan: &Plan) -> Vec<Diagnostic> {
         [self.findings.clone(), plan.diagnostics()].concat()
     }
@@ -74,11 +74,11 @@ impl Session {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan as this process of the job can carry it out, and the NICs that this task may not open, though others of its
-    /// job may; `tells` logs what the job cannot open.
+    /// The plan without NICs that the job cannot open, and the NICs that only this task may not
+    /// open. With `tells`, logs NICs that the job cannot open.
     ///
-    /// The kernel refuses all tasks of a job alike what their user may not open, and all tasks of a node are in one
-    /// container: so each task makes the same plan.
+    /// All tasks of a job on a node make the same plan: the kernel decides by their user, and they
+    /// share a container.
     pub fn plan_here(&self, tells: bool) -> (Cow<'_, Plan>, Vec<NicIndex>) {
         let Some(devices) = &self.devices else {
             return (Cow::Borrowed(&self.plan), Vec::new());
@@ -87,7 +87,7 @@ impl Session {
         if tells {
             closed.tell(&self.plan.node);
         }
-        // libraries in a container read its own files
+        // in a container, libraries read the container's files
         let plan = match closed.is_in_container || !closed.to_the_job.is_empty() {
             true => Cow::Owned(self.plan.without(closed.to_the_job, self.reader())),
             false => Cow::Borrowed(&self.plan),
@@ -96,8 +96,8 @@ impl Session {
     }
 }
 
-/// Reads a site's files, which no user names.  If this process only plans, every configuration counts as empty: its
-/// user's say nothing about another user's, and this node's nothing about another node.
+/// A reader of a site's files. If the process only plans, it reads every configuration as empty:
+/// another user or node has other files.
 fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -109,8 +109,8 @@ fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     }
 }
 
-/// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.  Its notes tell what
-/// came of it.
+/// Binds this process, then sets its variables by `set`, which returns failures. All failures
+/// become notes; a dry run changes nothing.
 pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) {
     if placed.plan.wish.dry_run {
         return;
@@ -122,12 +122,12 @@ pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<Str
     placement.notes.failures.extend(no_room);
 }
 
-/// The lines of `verbose` and `dry-run` for the user; `others` are the NICs of lists that are not ours.
+/// The user's lines for `verbose` and `dry-run`; `others` names NICs of lists that are not ours.
 pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String> {
     let TaskPlan {
         plan, placement, ..
     } = placed;
-    // slurmd names the node for the task, and only there: before it this is the name of an outer step's node
+    // slurmd sets this variable for tasks alone; in slurmstepd it names an outer step's node
     let name = present
         .get(NODE_NAME)
         .cloned()
@@ -137,7 +137,7 @@ pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String>
     let lines = lines.map(|line| format!("{would}{line}"));
     let failures = placed.failures().into_iter();
     let failures = failures.map(|failure| format!("task {}: {failure}", placement.global_id));
-    // the same in all tasks: told once for each node
+    // all tasks have the same caveats, so the node's first task reports them
     let found = match placement.local_id {
         0 => caveats(&plan.node, &placed.variables),
         _ => Vec::new(),

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 /// modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// EACCES: the mode, an access list or a security module; they judge the user, not the task
+    /// EACCES: the mode, an access list or a security module, the same for all tasks of a user
     User,
     /// EPERM: the device cgroup, which can differ between tasks
     Cgroup,
@@ -22,7 +22,7 @@ pub enum Refusal {
 
 /// Succeeds if the effective user may read and write `name` in `directory`.
 pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
-    // SAFETY: std lacks it.  `directory` keeps the descriptor open, the name ends with NUL, and
+    // SAFETY: std lacks it. `directory` keeps the descriptor open, the name ends with NUL, and
     // nothing is written.
     let result = unsafe {
         libc::faccessat(

@@ -14,8 +14,8 @@ pub fn affinity() -> io::Result<CpuSet> {
 
 /// The affinity of a process's first thread; 0 is the calling thread.
 pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
-    // on the stack: for 1 KiB malloc(3) walks its free lists, and in a newly forked task each page
-    // that it writes is a page fault
+    // on the stack: malloc(3) walks its free lists for 1 KiB, and in a newly forked task each
+    // written page is a page fault
     let mut words = [0u64; WORDS];
     // SAFETY: the buffer has WORDS * 8 bytes, aligned for cpu_set_t's unsigned longs; glibc writes
     // all of them, and any bytes are valid.
@@ -26,7 +26,7 @@ pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     Ok(CpuSet::from_words(words[..used].to_vec()))
 }
 
-/// Limits the calling thread to these CPUs.  `EINVAL`: none is online and in its cpuset.
+/// Limits the calling thread to these CPUs; `EINVAL` if none is online and in its cpuset.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     let mut words = [0u64; WORDS];
     for (word, new) in words.iter_mut().zip(cpus.words()) {

@@ -22,12 +22,14 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not in memory, or must be asked for again.
+/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not in memory, or its file system must
+/// confirm it.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// Never waits: `LOOKUP_CACHED` follows only names that `d_revalidate` accepts under `LOOKUP_RCU`,
-/// where no file system may sleep (fs/namei.c `path_init`, `lookup_fast`;
-/// Documentation/filesystems/locking.rst).  `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
+/// The kernel's knowledge of a path, without waiting: `LOOKUP_CACHED` follows only names that
+/// `d_revalidate` accepts under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c
+/// `path_init`, `lookup_fast`; Documentation/filesystems/locking.rst). `O_PATH` opens nothing
+/// (fs/open.c `do_dentry_open`).
 pub fn known(path: &str) -> Known {
     let Ok(path) = CString::new(path) else {
         return Known::Absent;
@@ -37,7 +39,7 @@ pub fn known(path: &str) -> Known {
         mode: 0,
         resolve: RESOLVE_CACHED,
     };
-    // SAFETY: libc lacks it.  The path ends with NUL, `how` has the layout and size that are
+    // SAFETY: libc lacks it. The path ends with NUL, `how` has the layout and size that are
     // passed, and the kernel writes to neither.
     let descriptor = unsafe {
         libc::syscall(

@@ -13,7 +13,7 @@ pub(crate) fn milliseconds(clock: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: std returns no clock as a number.  The call writes `time` alone, or nothing if it
+    // SAFETY: std returns no clock as a number. The call writes `time` alone, or nothing if it
     // fails.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000

@@ -11,7 +11,7 @@ use std::io;
 /// calls setenv(3) there (src/common/spank.c, `_option_setenv`).
 pub fn set_variable_before_threads(name: &str, value: Option<&str>) -> io::Result<()> {
     let (name, value) = (CString::new(name)?, value.map(CString::new).transpose()?);
-    // SAFETY: std's functions are unsafe too and return no error.  The texts end with NUL and are
+    // SAFETY: std's functions are unsafe too and return no error. The texts end with NUL and are
     // copied; no other thread exists, see above.
     super::checked(unsafe {
         match value {

@@ -35,7 +35,7 @@ fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
 
 /// True if the process is root's or may become root's again.
 pub fn is_root() -> bool {
-    // SAFETY: neither has a precondition or can fail.
+    // SAFETY: the calls have no precondition and cannot fail.
     unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
 }
 

@@ -1,4 +1,4 @@
-//! dl_iterate_phdr(3): the load order of shared objects.  Slurm loads and calls plugins in the
+//! dl_iterate_phdr(3): the load order of shared objects. Slurm loads and calls plugins in the
 //! order of plugstack.conf's lines.
 #![allow(unsafe_code)]
 
@@ -6,12 +6,12 @@ use std::ffi::{CStr, c_int, c_void};
 
 struct Search<'a> {
     file_name: &'a [u8],
-    /// true after our own object
+    /// true once the walk is at our object or beyond
     past_us: bool,
     found: bool,
 }
 
-/// True if a shared object with this file name was loaded after the one with this function.
+/// True if a shared object with this file name was loaded after our object.
 pub fn is_loaded_after_us(file_name: &str) -> bool {
     let mut search = Search {
         file_name: file_name.as_bytes(),
@@ -29,7 +29,7 @@ unsafe extern "C" fn look(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: both are valid during the call: `object` by dl_iterate_phdr(3), `search` by the only
+    // SAFETY: during the call, `object` is valid by dl_iterate_phdr(3), `search` by the only
     // caller.
     let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
     if search.past_us && !object.dlpi_name.is_null() {

@@ -14,7 +14,7 @@ use std::io;
 const MPOL_PREFERRED_MANY: c_int = 5;
 const MODE_FLAGS: c_int =
     libc::MPOL_F_STATIC_NODES | libc::MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING;
-/// get_mempolicy(2) returns the cpuset's nodes, not the policy
+/// makes get_mempolicy(2) return the cpuset's nodes, not the policy
 const MPOL_F_MEMS_ALLOWED: c_ulong = 1 << 2;
 
 /// CONFIG_NODES_SHIFT is at most 10: 1024 nodes.
@@ -62,7 +62,7 @@ pub fn allowed_memory() -> io::Result<NodeSet> {
 fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     let mut mode: c_int = 0;
     let mut nodes = [0u64; WORDS + 1];
-    // SAFETY: libc lacks it.  get_mempolicy(2) with address 0 and these flags writes one int and at
+    // SAFETY: libc lacks it. get_mempolicy(2) with address 0 and these flags writes one int and at
     // most MAX_NODE - 1 bits, for which `nodes` has room; both outlive the call.
     let result = unsafe {
         libc::syscall(
@@ -78,20 +78,20 @@ fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
 }
 
-/// NUMA balancing under a policy of ours.  The kernel does not move memory that has a policy
-/// (kernel/sched/fair.c `task_numa_work`): pages that it had moved to slow memory would stay there.
+/// NUMA balancing under our policy. By default the kernel does not move memory with a policy
+/// (kernel/sched/fair.c `task_numa_work`), so pages in slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
-    /// as without a policy, if this kernel can: for several nodes since Linux 6.9
+    /// moves pages as without a policy, if the kernel can: for several nodes since Linux 6.9
     AsWithoutPolicy,
     Not,
 }
 
 /// Prefers these NUMA nodes, for the calling thread and the program that it becomes.
 ///
-/// Kernels before 5.15 prefer one node only.  For several the error is
-/// [`io::ErrorKind::Unsupported`]: the first would be far from threads on another.  `EINVAL`: none
-/// exists or is in the cpuset.
+/// Kernels before 5.15 prefer one node only. For several nodes the error is then
+/// [`io::ErrorKind::Unsupported`]: the first node would be far from threads on others. `EINVAL`: no
+/// node is in the cpuset.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -110,8 +110,8 @@ pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }
 
-/// Kernels without the flag, or without it for this mode, return EINVAL (mm/mempolicy.c
-/// `sanitize_mpol_flags`): the policy is then set without it.
+/// Sets the policy, without the flag if the kernel refuses it for this mode with EINVAL
+/// (mm/mempolicy.c `sanitize_mpol_flags`).
 fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     if balancing == Balancing::AsWithoutPolicy && set(mode | MPOL_F_NUMA_BALANCING, nodes).is_ok() {
         return Ok(());
@@ -122,7 +122,7 @@ fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()
 fn set(mode: c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
-    // SAFETY: libc lacks it.  set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which
+    // SAFETY: libc lacks it. set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which
     // has them.
     let result = unsafe {
         libc::syscall(

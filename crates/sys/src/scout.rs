@@ -1,9 +1,8 @@
-//! A child process that asks a file system for its parent, which can stop waiting.
+//! A child process that asks a file system for its parent, so that the parent can stop waiting.
 //!
-//! It is no thread, since execve(2) waits until a process's other threads end.  It is cloned
-//! without a signal for its end, so wait(2) and SIGCHLD do not report it in the program that the
-//! parent becomes.  It holds none of the parent's files, since the reader of a task's output waits
-//! until all writers have closed it.
+//! A thread would block execve(2), which waits for the end of other threads. The child has no exit
+//! signal, so wait(2) and SIGCHLD do not report it in the program that the parent becomes. It
+//! closes the parent's files, since the reader of a task's output waits for all writers.
 #![allow(unsafe_code)]
 
 use crate::clock::milliseconds;
@@ -12,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// A path's last name is not followed if it is a symbolic link.
+/// A symbolic link as the path's last name is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
     /// the mode; the bytes are a symbolic link's target
@@ -48,7 +47,7 @@ const PACKET: usize = 4608;
 /// First bytes of packets.
 const DATA: u8 = 0;
 const END: u8 = 1;
-/// Milliseconds for the killed child to end: less than one, unless a file system holds it.
+/// Milliseconds to wait for the killed child, which ends within 1 unless a file system holds it.
 const GRACE: u32 = 50;
 
 pub struct Scout {
@@ -66,12 +65,12 @@ impl Scout {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: `ends` has room for two descriptors.
         super::checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-        // SAFETY: both are new, and only this function knows them.
+        // SAFETY: socketpair(2) has just made both; nothing else owns them.
         let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let none: libc::c_long = 0;
-        // SAFETY: libc has no fork(2) without a signal for the child's end that returns in both.
-        // The child has a copy of all memory; `serve` takes no lock and allocates nothing, so locks
-        // of other threads do not matter, and it never returns.
+        // SAFETY: libc's fork(2) would set an exit signal, and its clone(2) needs a function and a
+        // stack. The child has a copy of all memory. `serve` takes no lock, so locks of other
+        // threads do not matter; it allocates nothing and never returns.
         let process = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
         match process {
             0 => serve(its.as_raw_fd(), limit),
@@ -136,13 +135,13 @@ impl Scout {
 }
 
 impl Drop for Scout {
-    /// Kills the child.  If a file system holds it, it ends once that answers; nothing waits for
-    /// this.
+    /// Kills the child and waits for `GRACE`. A child that a file system holds ends later.
     fn drop(&mut self) {
         // SAFETY: the child was not waited for yet, so its number is no other process's.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
         for _ in 0..=GRACE {
-            // SAFETY: as above; no status is asked for.  `__WALL`: its end has no signal.
+            // SAFETY: as above; the status may be NULL. `__WALL` finds children without exit
+            // signal.
             let gone = unsafe {
                 libc::waitpid(self.process, ptr::null_mut(), libc::WNOHANG | libc::__WALL)
             };
@@ -155,9 +154,9 @@ impl Drop for Scout {
     }
 }
 
-/// Answers until the parent is gone, by system calls and its own stack alone.
+/// Answers until the parent is gone, with system calls and stack memory alone.
 fn serve(socket: i32, limit: usize) -> ! {
-    // SAFETY: the set is filled before it is read.  All signals but SIGKILL and SIGSTOP are
+    // SAFETY: the set is filled before it is read. All signals but SIGKILL and SIGSTOP are
     // blocked, so no handler of the parent's program runs in the child.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -202,14 +201,14 @@ fn tell(socket: i32, packet: &[u8]) {
 
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
-        // SAFETY: glibc has it since 2.34 only.  It touches no memory, and nothing in the child
+        // SAFETY: glibc has it since 2.34 only. It touches no memory, and nothing in the child
         // uses the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     if close_range(0, socket - 1) && close_range(socket + 1, i32::MAX) {
         return;
     }
-    // before Linux 5.9; slurmstepd has some dozens of files open
+    // Linux before 5.9 lacks the call; slurmstepd has some dozens of files open
     for other in (0..4096).filter(|other| *other != socket) {
         // SAFETY: as above.
         unsafe { libc::close(other) };
@@ -223,12 +222,12 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     }
     let enters = question == Question::Enter as u8;
     // O_DIRECTORY makes automount(8) mount, and O_PATH asks nothing of the new mount; O_NONBLOCK
-    // does not wait for FIFOs and devices
+    // waits for no FIFO or device
     let how = match enters {
         true => libc::O_PATH | libc::O_DIRECTORY,
         false => libc::O_NONBLOCK | libc::O_NOCTTY,
     };
-    // SAFETY: std's functions allocate.  The path ends with NUL.
+    // SAFETY: std's functions allocate. The path ends with NUL.
     let file = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
     if file < 0 {
         return (error(), 0);
@@ -263,7 +262,7 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     (0, facts.st_mode)
 }
 
-/// An [`io::Error`] of the system's allocates nothing.
+/// The last call's errno(3); [`io::Error::last_os_error`] allocates nothing.
 fn error() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }

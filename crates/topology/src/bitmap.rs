@@ -14,7 +14,7 @@ pub type NodeSet = Bitmap;
 /// A set of numbers below [`Bitmap::LIMIT`].
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bitmap {
-    // the last word is not zero: so equal sets have equal words
+    // the last word is never zero, so equal sets have equal words
     words: Vec<u64>,
 }
 
@@ -145,7 +145,8 @@ impl Bitmap {
         Bitmap { words }
     }
 
-    /// Parses the kernel's list format of `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
+    /// Parses the kernel's list format of `cpulist` files: `0-3,8,10-12`; empty text is the empty
+    /// set.
     pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
         let mut set = Bitmap::new();
         for part in text.split(',').filter(|_| !text.trim().is_empty()) {
@@ -164,7 +165,8 @@ impl Bitmap {
         Ok(set)
     }
 
-    /// Parses a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`, `00000001,ffffffff`.
+    /// Parses a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`,
+    /// `00000001,ffffffff`.
     pub fn from_mask(text: &str) -> Result<Bitmap, BadBitmap> {
         let bad = |expected| BadBitmap::new(text, expected);
         let no_mask = || bad("a hexadecimal mask such as `0xff`");

@@ -18,7 +18,6 @@ display_as_serialized!(GpuVendor NicKind NicRole PortState);
 impl GpuVendor {
     pub const ALL: [GpuVendor; 3] = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
 
-    /// The vendor of a PCI vendor id.
     pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
         match vendor {
             0x10de => Some(GpuVendor::Nvidia),
@@ -28,8 +27,9 @@ impl GpuVendor {
         }
     }
 
-    /// The vendor of a PCI function of a GPU's class: VGA (0300), 3D (0302) or display controller (0380), or AMD's
-    /// processing accelerator (1200), such as the MI300X; other vendors' accelerators are FPGAs (include/linux/pci_ids.h).
+    /// The vendor of a PCI function of a GPU's class: VGA (0300), 3D (0302) or display controller
+    /// (0380), or AMD's processing accelerator (1200), such as the MI300X; other vendors'
+    /// accelerators are FPGAs (include/linux/pci_ids.h).
     pub fn of_function(class: u32, vendor: u16) -> Option<GpuVendor> {
         let vendor = GpuVendor::from_pci(vendor)?;
         let is_gpu = match class >> 8 {
@@ -40,8 +40,8 @@ impl GpuVendor {
         is_gpu.then_some(vendor)
     }
 
-    /// The variable in which Slurm lists a task's GPUs for the vendor's runtime (Slurm's src/interfaces/gres.c,
-    /// `gres_common_gpu_set_env`).
+    /// The variable in which Slurm lists a task's GPUs for the vendor's runtime (Slurm's
+    /// src/interfaces/gres.c, `gres_common_gpu_set_env`).
     pub fn list_variable(self) -> &'static str {
         match self {
             GpuVendor::Nvidia => "CUDA_VISIBLE_DEVICES",
@@ -58,13 +58,14 @@ pub struct Gpu {
     /// the partition's number on a function with several GPUs (MI300X in DPX, QPX or CPX mode)
     pub partition: Option<u32>,
     pub vendor: GpuVendor,
-    /// NVIDIA's `Device Minor` (`/dev/nvidia3`), or the render node's number (`/dev/dri/renderD131`)
+    /// NVIDIA's `Device Minor` (`/dev/nvidia3`), or the render node's number
+    /// (`/dev/dri/renderD131`)
     pub minor: Option<u32>,
     /// `GPU-…`, as in `CUDA_VISIBLE_DEVICES`
     pub uuid: Option<String>,
     pub model: Option<String>,
-    /// an AMD GPU's index in ROCm, if not in PCI order: ROCm counts the compute driver's nodes (ROCR-Runtime,
-    /// src/core/runtime/amd_topology.cpp)
+    /// an AMD GPU's index in ROCm, if not in PCI order: ROCm counts the compute driver's nodes
+    /// (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
     pub runtime_index: Option<u32>,
     /// MIG instances (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`); `None` for none
     pub mig_instances: Option<u32>,
@@ -84,8 +85,9 @@ impl Gpu {
         }
     }
 
-    /// True if NVLink-C2C connects the GPU to its CPU (Grace Hopper, Grace Blackwell): the CPU's host bridges are then
-    /// as near to the GPU as to the CPU.  The GPU's name contains the superchip's.
+    /// True if NVLink-C2C connects the GPU to its CPU (Grace Hopper, Grace Blackwell): the CPU's
+    /// host bridges are then as near to the GPU as to the CPU. The GPU's name contains the
+    /// superchip's.
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
         let mut superchips = ["GH200", "GB200", "GB300"].iter();
@@ -106,7 +108,8 @@ impl Gpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nic {
-    /// the name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
+    /// the name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet
+    /// `/sys/class/net`
     pub name: DeviceName,
     #[serde(default, with = "unless_default")]
     pub kind: NicKind,
@@ -195,7 +198,8 @@ pub struct Port {
     /// IPv4 networks of the interface, such as `10.1.0.0/16`, by address
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// true if the interface has addresses, but none in `networks`: only IPv6's, or routes in another table
+    /// true if the interface has addresses, but none in `networks`: only IPv6's, or routes in
+    /// another table
     #[serde(default)]
     pub routes_elsewhere: bool,
     /// true if the interface is in another network namespace, such as a container's

@@ -1,7 +1,9 @@
-//! The topology file: versioned JSON that holds a node, for the plugin, for people and for exchange.
+//! The topology file: versioned JSON that holds a node, for the plugin, for people and for
+//! exchange.
 //!
-//! A file becomes a topology only if that is consistent: names, addresses and CPUs are unique, references resolve, parents
-//! lead to a host bridge.  Any other file is refused with one line that says where and what was expected.
+//! A file is consistent if names, addresses and CPUs are unique, references resolve, and parents
+//! lead to a host bridge. Any other file is refused with one line: the place, the finding and the
+//! expectation.
 #![warn(missing_docs)]
 
 mod check;
@@ -29,7 +31,7 @@ pub const VERSION: u64 = 1;
 
 /// Most bytes of a file, which slurmstepd reads into memory: 190 times the built-in DGX H100.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Most NUMA nodes, and one above their largest number: Linux's largest `CONFIG_NODES_SHIFT` is 10.
+/// Most NUMA nodes; their numbers are smaller. Linux's `CONFIG_NODES_SHIFT` is at most 10.
 pub const MAX_NUMA_NODES: usize = 1024;
 /// Most cores: one for each CPU below [`Bitmap::LIMIT`].
 const MAX_CORES: usize = 8192;
@@ -39,7 +41,7 @@ pub const MAX_PCI: usize = 4096;
 pub const MAX_GPUS: usize = 256;
 /// Most MIG instances of a GPU: today's GPUs have 7 slices, so at most 7 instances.
 pub const MAX_MIG_INSTANCES: u32 = 64;
-/// Most NICs: as many as GPUs; more would be virtual functions, which placement does not deal out.
+/// Most NICs: as many as GPUs; more would be virtual functions, which placement does not assign.
 pub const MAX_NICS: usize = 256;
 /// Most ports of a NIC: adapters have one or two; the kernel allows 255.
 pub const MAX_PORTS: usize = 16;
@@ -52,7 +54,7 @@ pub const MAX_TEXT: usize = 1024;
 /// Most Mbit/s of a port: 100 Tbit/s; sums over ports do not overflow.
 pub const MAX_RATE_MBPS: u64 = 100_000_000;
 
-/// One line: the place, what was found there, and what was expected.  A place is a line and column, or a JSON path such as
+/// One line: place, finding, expectation. The place is a line and column, or a JSON path such as
 /// `gpus[3].address`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadTopology(String);
@@ -106,26 +108,26 @@ pub struct Document {
 struct NodeRow {
     os_index: u32,
     cpus: Bitmap,
-    /// to all nodes in order of os index, whatever the file's order
+    /// to all nodes in order of os index, whatever the order of rows
     #[serde(default)]
     distances: Vec<u32>,
-    /// Absent if `pus` give the package of the node's first CPU; -1 if they give one that the kernel does not know: such
-    /// a kernel puts all CPUs into package 0.
+    /// Absent: the package that `pus` give for the node's first CPU. -1: the kernel knows no
+    /// packages and puts all CPUs into package 0.
     package: Option<i64>,
 }
 
-/// The CPUs of a core, or of several cores in a row whose numbers differ by `step`.
+/// One core, or consecutive cores with CPU numbers that differ by `step`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Core {
     package: u32,
-    /// the first core's number; the others' follow it
+    /// the first core's number; further cores count on from it
     core: u32,
     /// the first core's CPUs
     pus: Bitmap,
     /// number of cores; absent for one
     cores: Option<u32>,
-    /// distance between the CPUs of one core and of the next; absent for one
+    /// from a CPU's number to that of the next core; absent for 1
     step: Option<u32>,
 }
 
@@ -155,7 +157,7 @@ impl Document {
                 text.len()
             )));
         }
-        // the header alone first: a newer file is refused for its version, not for its new fields
+        // the header first: a newer file is refused for its version, not for its new fields
         let Header { format, version } = serde_json::from_str(text)?;
         check::header(format.as_deref(), version)?;
         Ok(serde_json::from_str(text)?)

@@ -1,7 +1,7 @@
 //! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
 #![forbid(unsafe_code)]
 
-// files that other crates' unit tests include call this crate by its name
+// unit tests include files of crates/formats, which use this crate's name
 #[cfg(test)]
 extern crate self as nic_placement_topology;
 
@@ -57,15 +57,15 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
-    /// Kinds of paths between a GPU and a NIC; they override the PCI tree, since a virtual machine's bus hides switches
-    /// and a matrix has no bus.
+    /// Kinds of paths between a GPU and a NIC. They override the PCI tree: a virtual machine's bus
+    /// hides switches, and a matrix has no bus.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
-    /// the built-in model that the stated paths and roles of a live or captured node come from
+    /// the built-in model that supplied paths or roles of a live or captured node
     pub supplied_by: Option<String>,
 }
 
-/// The source of a topology's facts.  Processes are bound by [`Provenance::ThisSystem`] alone, as by hwloc's
-/// `is_thissystem`.
+/// The source of a topology's facts. Only [`Provenance::ThisSystem`] binds processes, as with
+/// hwloc's `is_thissystem`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// this kernel's `/sys` and `/proc`
@@ -123,7 +123,7 @@ const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
 /// Largest ACPI SLIT distance within a socket, for nodes without package numbers.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
-/// The package of the first of `cpus`.
+/// The package of the first CPU in `cpus`.
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
     let pu = pus.iter().find(|pu| pu.os_index == first)?;
@@ -141,7 +141,6 @@ pub fn threads_by_core(pus: &[Pu]) -> BTreeMap<(u32, u32), CpuSet> {
 }
 
 impl Topology {
-    /// A topology without any device.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
         Topology {
             name: name.to_string(),
@@ -173,7 +172,8 @@ impl Topology {
         cpus
     }
 
-    /// The threads of each core, cores in order of their first thread; empty below [`Scope::Cores`].
+    /// The threads of each core, cores in order of their first thread; empty below
+    /// [`Scope::Cores`].
     pub fn cores(&self) -> Vec<CpuSet> {
         let mut cores: Vec<CpuSet> = threads_by_core(&self.pus).into_values().collect();
         cores.order_by_key(CpuSet::first);
@@ -191,9 +191,9 @@ impl Topology {
         nodes.map(|node| node.os_index).collect()
     }
 
-    /// The NUMA node of a PCI function: `numa_node` of it or of a bridge above, else the one node that has its local
-    /// CPUs, else the only node.  A text without addresses names no more nodes than its devices have:
-    /// its only one is not every device's.
+    /// The NUMA node of a PCI function: `numa_node` of it or of a bridge above, else the one node
+    /// that has its local CPUs, else the only node. The last rule excludes invented addresses: a
+    /// text without addresses lists only NUMA nodes that devices name.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -211,10 +211,11 @@ impl Topology {
 
     /// The first NUMA node of the socket of `node`.
     ///
-    /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).
-    /// Distances cannot decide: clusters of a Granite Rapids are 15 and 17 apart, packages of some 8-socket machines 16.
-    /// Memory without CPUs belongs to the nearest package.  Without package numbers, nodes up to 15 apart share a socket;
-    /// without distances each node is a socket.
+    /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`,
+    /// arch/x86/kernel/smpboot.c). Distances cannot decide: clusters of a Granite Rapids are 15 and
+    /// 17 apart, packages of some 8-socket machines 16. Memory without CPUs belongs to the nearest
+    /// package. Without package numbers, nodes up to 15 apart share a socket; without distances
+    /// each node is a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else {
             return node;
@@ -243,23 +244,26 @@ impl Topology {
         packages.iter().all(is_farther).then_some(package)
     }
 
-    /// True if all fabric NICs belong to libfabric's efa or cxi provider, which chooses NICs itself.
+    /// True if all fabric NICs belong to libfabric's efa or cxi provider, which chooses NICs
+    /// itself.
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |nic: &Nic| matches!(nic.kind, NicKind::Efa | NicKind::Slingshot);
         let verbs = |nic: &Nic| nic.kind == NicKind::Verbs && !self.manages_nvswitches(nic);
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
-    /// True for a ConnectX-7 function that manages the NVSwitches of an HGX B200 or B300 board: it looks like an
-    /// InfiniBand port and reaches no other node.
+    /// True for a ConnectX-7 function that manages the NVSwitches of an HGX B200 or B300 board. It
+    /// looks like an InfiniBand port, but reaches no other node.
     ///
-    /// NVIDIA's Fabric Manager finds it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using Fourth
-    /// Generation NVSwitches").  Reading VPD asks the device, so either of these facts decides:
+    /// NVIDIA's Fabric Manager finds it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide,
+    /// "Systems Using Fourth Generation NVSwitches"). Reading VPD asks the device, so either of two
+    /// facts decides:
     ///
     /// * the subsystem `15b3:0087`, as in guests of AWS's p6-b200;
-    /// * more than two InfiniBand functions on one ConnectX-7, which has at most two ports for other nodes.  A bare board
-    ///   has four (siderolabs/extensions pull request 895, DGX B200; Mellanox/nic-configuration-operator issue 496, HGX
-    ///   B300).  Virtual functions have another device id.
+    /// * more than two InfiniBand functions on one ConnectX-7, which has at most two ports for
+    ///   other nodes. A bare board has four (siderolabs/extensions pull request 895, DGX B200;
+    ///   Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions have another
+    ///   device id.
     pub fn manages_nvswitches(&self, nic: &Nic) -> bool {
         let Some(function) = nic.address.and_then(|address| self.pci.get(address)) else {
             return false;
@@ -269,7 +273,7 @@ impl Topology {
         };
         let card = function.address.card();
         let shares_card = |other: &&Nic| {
-            // the card first: every step asks this of each pair of NICs
+            // the cheap comparison first, since every step compares all pairs of NICs
             let address = other.address.filter(|address| address.card() == card);
             let function = address.and_then(|address| self.pci.get(address));
             let mut ports = other.ports.iter();

@@ -24,8 +24,8 @@ impl LinkRate {
         is_one.then_some(LinkRate { tenths_gt, width })
     }
 
-    /// Bandwidth in one direction in Mbit/s after the line code: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s (PCI
-    /// Express Base Specification, "Encoding").
+    /// Bandwidth in one direction in Mbit/s after the line code: 8b/10b up to 5 GT/s, 128b/130b
+    /// from 8 GT/s (PCI Express Base Specification, "Encoding").
     pub fn mbps(self) -> u64 {
         let raw = u64::from(self.tenths_gt) * 100 * u64::from(self.width);
         if self.tenths_gt <= 50 {

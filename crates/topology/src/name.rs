@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 /// A device's name without characters that are special to libraries or in paths.
 ///
-/// `,` `:` `=` `^` and spaces separate words in variables (NCCL's src/misc/utils.cc, `parseStringList`; UCX's
-/// src/ucs/config/parser.c); `/` and `..` would leave `/sys` and `/dev`.
+/// `,` `:` `=` `^` and spaces separate words in variables (NCCL's src/misc/utils.cc,
+/// `parseStringList`; UCX's src/ucs/config/parser.c); `/` and `..` would leave `/sys` and `/dev`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName(String);
 
 impl DeviceName {
-    /// Most characters: `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h is 64 with the final NUL,
-    /// as is `prefix[64]` of NCCL's `struct netIf` (src/include/socket.h).
+    /// Most characters: `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h is
+    /// 64 with the final NUL, as is `prefix[64]` of NCCL's `struct netIf` (src/include/socket.h).
     pub const MAX: usize = 63;
 
     /// True for 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.

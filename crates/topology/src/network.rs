@@ -78,22 +78,22 @@ pub struct Ipv4Route<'t> {
     pub interface: &'t str,
     pub destination: Ipv4Addr,
     pub mask: Ipv4Addr,
-    /// 0.0.0.0 without a gateway, or for one of IPv6
+    /// 0.0.0.0 without a gateway, or with an IPv6 gateway
     pub gateway: Ipv4Addr,
     flags: u32,
     pub metric: u32,
 }
 
 impl<'t> Ipv4Route<'t> {
-    /// Parses `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references,
-    /// use, metric, mask; `None` for the heading.
+    /// Parses `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination,
+    /// gateway, flags, references, use, metric, mask; `None` for the heading.
     pub fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
         let mut words = line.split_whitespace();
         let mut next = || words.next();
         let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
         let (metric, mask) = (words.nth(2)?, words.next()?);
         let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        // printed in the processor's byte order, kept in the network's
+        // the kernel prints the address's bytes as a number in the processor's byte order
         let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
         Some(Ipv4Route {
             interface,
@@ -122,7 +122,8 @@ pub fn is_usable(flags: u32) -> bool {
     flags & 0x201 == 0x1
 }
 
-/// The prefix of an InfiniBand subnet: the first half of each GID in it (InfiniBand Architecture Specification 1, 4.1.1).
+/// The prefix of an InfiniBand subnet: the first half of each GID in it (InfiniBand Architecture
+/// Specification 1, 4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
 
@@ -133,7 +134,8 @@ serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(
 impl SubnetPrefix {
     /// The prefix of a GID in the kernel's form, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
     pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
-        /// Eight groups of four digits (`%pI6`, the kernel's Documentation/core-api/printk-formats.rst).
+        /// Eight groups of four digits (`%pI6`, the kernel's
+        /// Documentation/core-api/printk-formats.rst).
         const GID: usize = 39;
         let is_gid = gid.len() == GID && gid.is_ascii();
         gid.get(..19).filter(|_| is_gid)?.parse().ok()
@@ -151,7 +153,8 @@ impl fmt::Display for SubnetPrefix {
 impl FromStr for SubnetPrefix {
     type Err = BadNetwork;
 
-    /// Parses the first half of a GID, `fe80:0000:0000:0001`, or opensm.conf's `subnet_prefix`, `0xfe80000000000001`.
+    /// Parses the first half of a GID, `fe80:0000:0000:0001`, or opensm.conf's `subnet_prefix`,
+    /// `0xfe80000000000001`.
     fn from_str(text: &str) -> Result<SubnetPrefix, BadNetwork> {
         let read = || {
             if let Some(digits) = text.strip_prefix("0x").filter(|_| text.len() == 18) {

@@ -1,8 +1,8 @@
 //! One sort for all types.
 //!
-//! The standard library compiles its sort again for each type and key: 7 KiB of machine code each, fifty times in the
-//! plugin, which every slurmd maps.  Here one function sorts positions, and the elements are swapped into place.  The
-//! solver keeps the standard sort, since it sorts a list of numbers in a loop.
+//! The compiler makes std's sort anew for each type and key: 7 KiB of machine code, fifty times in
+//! the plugin, which every slurmd maps. Here one function sorts positions, then swaps move the
+//! elements. The solver keeps std's sort for lists of numbers in a loop.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ impl<T> Order<T> for [T] {
             return;
         }
         let mut from = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
-        // along each cycle of the permutation, every place gets its element by a swap with the next
+        // each swap along a cycle of the permutation settles one element
         for start in 0..from.len() {
             let mut place = start;
             loop {
@@ -60,14 +60,14 @@ fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering
     places
 }
 
-/// A set; `collect` would use the standard sort.
+/// A set, without std's sort, which `collect` would use.
 pub fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     let mut set = BTreeSet::new();
     set.extend(items);
     set
 }
 
-/// A map, with the last value of equal keys; `collect` would use the standard sort.
+/// A map, with the last value of equal keys, without std's sort.
 pub fn map<K: Ord, V>(items: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     map.extend(items);

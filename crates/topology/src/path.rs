@@ -50,14 +50,14 @@ pub struct Ascent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
-    /// the NUMA nodes of the two functions, the smaller first; `None` if equal or unknown
+    /// for [`PathType::Sys`] both NUMA nodes, the smaller first; `None` if equal or unknown
     pub crossing: Option<(u32, u32)>,
     links: (usize, usize),
 }
 
 impl Ascent {
-    /// Links above the function, nearest first: function 0 of the device below, and Mbit/s; `None` if the rate is
-    /// unknown.
+    /// Links above the function, nearest first: function 0 of the device at a link's lower end, and
+    /// Mbit/s. `None` if the rate is unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
@@ -84,7 +84,7 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// Numbers of links from each function to their lowest common bridge.
+    /// The number of links from each function up to the lowest common bridge.
     pub fn links(&self) -> (usize, usize) {
         self.links
     }
@@ -94,8 +94,9 @@ impl Topology {
     /// The kind of path between two PCI functions, by nvidia-smi's legend; a stated path
     /// ([`Topology::stated_paths`]) overrides it.
     ///
-    /// In sysfs a switch is an upstream port above downstream ports, so two functions share one switch if each has at
-    /// most one bridge below the lowest common bridge.  An unknown NUMA node makes the path [`PathType::Sys`].
+    /// In sysfs a switch is an upstream port above downstream ports, so two functions share one
+    /// switch if each has at most one bridge below the lowest common bridge. An unknown NUMA node
+    /// makes the path [`PathType::Sys`].
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
@@ -111,7 +112,7 @@ impl Topology {
             Some((function.address.card(), rate.mbps()))
         };
         let numa_node = functions.iter().find_map(|function| function.numa_node);
-        // two functions can share a topmost bridge that the tree lacks
+        // keeps a topmost bridge that the tree lacks: two functions can share it
         let bridges = functions
             .iter()
             .filter_map(|function| function.parent.bridge());
@@ -168,10 +169,12 @@ impl Topology {
     }
 }
 
-/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s: the lower of both ends'.
+/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s. A link's limit is the lower
+/// limit of its ends.
 ///
-/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and GPUs
-/// idle when a step begins.  On a card with its own switch, the link above the switch is the GPU's too.
+/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not
+/// in use"), and GPUs idle when a step begins. On a card with its own switch, the link above the
+/// switch is the GPU's too.
 fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     let is_own = |(at, pair): &(usize, &[&PciFunction])| {
         *at == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
@@ -188,13 +191,14 @@ fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
 
 /// Indices of switches among `bridges` that are parts of the switch above.
 ///
-/// A large Broadcom switch appears as one switch behind another, though all its ports have full bandwidth to each other.
-/// NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`); else the wrong NIC looks nearer (NVIDIA/nccl
-/// issue 820).  Bridges above a function are downstream and upstream ports in turn.
+/// A large Broadcom switch appears as one switch behind another, though all its ports have full
+/// bandwidth to each other. NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`);
+/// else the wrong NIC looks nearer (NVIDIA/nccl issue 820). Bridges above a function are downstream
+/// and upstream ports in turn.
 fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_part = false;
-    // from the host bridge down: a switch that has parts is no part itself
+    // from the host bridge down, since a switch that has parts is no part itself
     for switch in (1..bridges.len() / 2).rev() {
         let at = 2 * switch - 1;
         let whole = broadcom_generation(bridges[at + 2], 0);
@@ -207,7 +211,7 @@ fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     parts
 }
 
-/// The PCIe generation of a Broadcom switch whose ids say that it is a whole (level 0) or a part (level 1).
+/// The PCIe generation of a whole Broadcom switch (level 0) or a part of one (level 1), by its ids.
 fn broadcom_generation(switch: &PciFunction, level: u16) -> Option<u8> {
     let (subsystem_vendor, subsystem) = switch.subsystem?;
     let ids = (switch.vendor?, switch.device?, subsystem_vendor);

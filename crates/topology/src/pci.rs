@@ -11,7 +11,8 @@ use std::str::FromStr;
 
 /// `domain:bus:device.function`, ordered by number.
 ///
-/// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
+/// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff`
+/// (`10000:00:02.0`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PciAddress {
     /// PCI segment
@@ -62,7 +63,8 @@ impl PciAddress {
         self.device < 32 && self.function < 8
     }
 
-    /// First domain of invented addresses: importers make them for files without any, and reports leave them out.
+    /// First domain of invented addresses. Importers make them for files without addresses; reports
+    /// omit them.
     pub const INVENTED: u32 = 0xfffd_0000;
 
     pub fn is_invented(self) -> bool {
@@ -209,7 +211,8 @@ serde_as_text!(
 );
 
 /// A PCI function: a GPU, a NIC, or a bridge above one.
-// `remote` derives functions, not the traits: file/function.rs implements those, and reads lines of text too
+// serde's `remote` derives functions; file/function.rs has the traits, which also read lines of
+// text
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {
@@ -297,7 +300,8 @@ impl PciTree {
         self.functions.iter()
     }
 
-    /// As [`PciTree::ancestors`], but with the function at `address` first, and only bridges that the tree has.
+    /// As [`PciTree::ancestors`], but with the function at `address` first, and only bridges that
+    /// the tree has.
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
@@ -312,8 +316,8 @@ impl PciTree {
         (functions, None)
     }
 
-    /// The bridges above `address`, nearest first, and the host bridge; `None` if a bridge is missing, parents form a
-    /// circle, or bridges exceed [`PciTree::MAX_DEPTH`].
+    /// The bridges above `address`, nearest first, and the host bridge; `None` if a bridge is
+    /// missing, parents form a circle, or bridges exceed [`PciTree::MAX_DEPTH`].
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
         let bridges = functions.iter().filter_map(|above| above.parent.bridge());

@@ -108,8 +108,8 @@ impl TryFrom<Row> for Processor {
 }
 
 impl Processor {
-    /// Parses `/sys/devices/system/cpu/modalias` (drivers/base/cpu.c, `print_cpu_modalias`), such as
-    /// `cpu:type:x86,ven0000fam0006mod008F:feature:,0000,0001`.
+    /// Parses `/sys/devices/system/cpu/modalias` (drivers/base/cpu.c, `print_cpu_modalias`), such
+    /// as `cpu:type:x86,ven0000fam0006mod008F:feature:,0000,0001`.
     pub fn from_modalias(text: &str) -> Option<Processor> {
         let kind = text.strip_prefix("cpu:type:")?.split(":feature:").next()?;
         let (arch, numbers) = kind.split_once(',').unwrap_or((kind, ""));

@@ -1,4 +1,4 @@
-//! The node that is read, and how much of it.
+//! The source of a node, and the facts to read.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {

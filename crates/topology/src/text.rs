@@ -116,7 +116,7 @@ option_as_text!(
     "two ids such as `1000:a096`"
 );
 
-/// For `serde(with)`: `null` for the type's default.
+/// A `serde(with)` module: `null` for the type's default.
 pub(super) mod unless_default {
     use super::*;
 

@@ -1,5 +1,5 @@
-//! NUMA nodes and CPUs from `/sys/devices/system` (the kernel's Documentation/ABI/stable/sysfs-devices-node and
-//! sysfs-devices-system-cpu).
+//! NUMA nodes and CPUs from `/sys/devices/system` (the kernel's
+//! Documentation/ABI/stable/sysfs-devices-node and sysfs-devices-system-cpu).
 
 use super::{Discovery, Root, Scope, number};
 use nic_placement_topology::file::MAX_NUMA_NODES;
@@ -44,7 +44,7 @@ impl Discovery<'_> {
         }
         self.node.numa_nodes.order_by_key(|node| node.os_index);
         let count = self.node.numa_nodes.len();
-        // an offline node has no number here, and no column in `distance`
+        // an offline node has no directory and no column in `distance`
         for at in 0..count {
             let node = &mut self.node.numa_nodes[at];
             let (os_index, distances) = (node.os_index, node.distances.len());
@@ -71,8 +71,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// CPUs with their cores, and the packages of NUMA nodes.  Below [`Scope::Full`], where each file costs a step time,
-    /// one thread's files serve all threads of its core.
+    /// CPUs with their cores, and the packages of NUMA nodes. Below [`Scope::Full`] one thread's
+    /// files serve all threads of its core, since each file costs a step time.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
@@ -97,7 +97,7 @@ impl Discovery<'_> {
                     node.package = u32::try_from(package).ok();
                 }
             }
-            // a kernel without packages numbers cores as in one package
+            // a kernel without packages numbers all cores in one package
             let (Ok(package), Some(core)) =
                 (u32::try_from(package.max(0)), number(file("core_id")))
             else {
@@ -119,16 +119,16 @@ impl Discovery<'_> {
     }
 }
 
-/// `physical_package_id`: absent for an offline CPU, -1 if the kernel knows no packages (the default of
-/// include/linux/topology.h, as in a guest on POWER).
+/// `physical_package_id`: absent for an offline CPU, -1 if the kernel knows no packages (the
+/// default of include/linux/topology.h, as in a guest on POWER).
 fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }
 
-/// Numbers cores anew that share package and `core_id`; each CPU comes with the threads of its core.
+/// Renumbers cores that share package and `core_id`; each CPU comes with its core's threads.
 ///
-/// `core_id` repeats in each cluster of a device tree (`parse_cluster`, drivers/base/arch_topology.c, since Linux 6.0),
-/// and before 6.1 in each die of an x86 package.
+/// `core_id` repeats in each cluster of a device tree (`parse_cluster`,
+/// drivers/base/arch_topology.c, since Linux 6.0), and before 6.1 in each die of an x86 package.
 fn separate_cores(pus: &mut [(Pu, Option<CpuSet>)]) {
     let mut taken: BTreeSet<(u32, u32)> = pus.iter().map(|(pu, _)| (pu.package, pu.core)).collect();
     let mut free: BTreeMap<u32, u32> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! A description's facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured tree.
+//! A description's facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured
+//! tree.
 //!
 //! ```text
 //! sys/nic-placement/paths/0001:00:00.0 = 0101:00:00.0 PIX
@@ -8,8 +9,8 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` (crates/formats) writes them for the snapshot of a model, a matrix or a topology file.  They are not read
-//! on a live system.
+//! `synthesise` (crates/formats) writes these files for a snapshot of a model, a matrix or a
+//! topology file. Live discovery does not read them.
 
 use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};
@@ -19,7 +20,8 @@ use nic_placement_topology::{Gpu, NicKind, NicRole, PathType, PciAddress, Topolo
 pub const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
-/// Adds a description's facts to the node; false without a description.  Lines that do not fit the node are reported.
+/// Adds a description's facts to the node, and reports lines that do not fit; false without a
+/// description.
 pub fn read(root: &Root, node: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else {
         return false;

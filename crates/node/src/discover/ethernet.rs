@@ -1,4 +1,5 @@
-//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet for information.
+//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet for
+//! information.
 
 use super::{Discovery, MAX_DEVICES, number};
 use nic_placement_topology::{LinkLayer, Nic, NicKind, Port, PortState};
@@ -33,7 +34,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Interfaces on PCI functions that belong to no other NIC; bridges, bonds and loopback have no function.
+    /// Interfaces on PCI functions that belong to no other NIC; bridges, bonds and loopback have no
+    /// function.
     pub(super) fn ethernet(&mut self) {
         let mut names = self.root.list(NET, |_| true);
         self.cut(&mut names, MAX_DEVICES, "devices", NET);
@@ -61,10 +63,12 @@ impl Discovery<'_> {
         }
     }
 
-    /// `operstate`, and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net), which is -1 if the link is down.
+    /// `operstate`, and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net), which is -1
+    /// if the link is down.
     ///
-    /// No step reads the speed: it takes the lock of all interfaces (`speed_show`, net/core/net-sysfs.c), which a driver
-    /// may hold while its firmware answers; and no library chooses among these NICs by it.
+    /// No step reads the speed: it takes the lock of all interfaces (`speed_show`,
+    /// net/core/net-sysfs.c), which a driver may hold while its firmware answers; and no library
+    /// chooses among these NICs by it.
     fn ethernet_port(&self, interface: &str) -> Port {
         let file = |name: &str| self.root.read(&format!("{interface}/{name}"));
         let state = match file("operstate").as_deref() {

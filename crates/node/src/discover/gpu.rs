@@ -1,4 +1,4 @@
-//! GPUs: those of the vendors' drivers, else PCI functions of a GPU's class.
+//! Finds GPUs by the vendors' drivers, else by PCI class.
 
 use super::kfd::{self, KfdNode};
 use super::{Discovery, MAX_DEVICES, Root, hex, is_address, is_number, target_name};
@@ -49,7 +49,8 @@ impl Discovery<'_> {
         let path = root
             .follow(&format!("{BUS}/{name}"))
             .ok_or("no such PCI function: this GPU is left out")?;
-        // no task computes on Intel's integrated graphics, right below the host bridge; an Arc card is below a port
+        // Intel's integrated graphics, on which no task computes, is right below the host bridge;
+        // an Arc card is below a port
         let above = path.rsplit('/').nth(1).unwrap_or_default();
         let class = || hex::<u32>(root.read(&format!("{path}/class"))).map(|class| class >> 8);
         if vendor == GpuVendor::Intel && above.starts_with("pci") && class() == Some(0x0300) {
@@ -89,7 +90,8 @@ impl Discovery<'_> {
         }
         let gpus = &mut self.node.gpus;
         let known: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.address).collect();
-        // a KFD node's PCI function and partition; older drivers give the partition as the function number
+        // a KFD node's PCI function and partition; in older drivers the function number is the
+        // partition
         let function_of = |node: &KfdNode| {
             let first = node.address.card();
             let is_partition = node.address.function != 0
@@ -117,7 +119,7 @@ impl Discovery<'_> {
                 });
             }
             let shares_function = placed.iter().filter(|(at, _)| *at == address).count() > 1;
-            // older drivers give all partitions their card's UUID, by which the runtime finds none
+            // older drivers give all partitions their card's UUID, by which ROCm finds no partition
             let is_its_own = nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1;
             self.node.gpus.push(Gpu {
                 partition: shares_function.then_some(partition),
@@ -143,16 +145,16 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     names.filter_map(of_function).collect()
 }
 
-/// True if a driver keeps the function for a virtual machine: `vfio-pci`, or a vendor's variant, `nvgrace_gpu_vfio_pci` or
-/// `xe-vfio-pci` (drivers/vfio/pci).
+/// True if a driver keeps the function for a virtual machine: `vfio-pci`, or a vendor's variant,
+/// `nvgrace_gpu_vfio_pci` or `xe-vfio-pci` (drivers/vfio/pci).
 fn is_given_away(root: &Root, path: &str) -> bool {
     let name = target_name(root, &format!("{path}/driver")).unwrap_or_default();
     name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
 }
 
-/// A GPU of NVIDIA's driver, from lines such as `Device Minor: \t 3`; `None` if `NVreg_ExcludedGpus` names it: its
-/// directory stays, and no program can open or count it (`nvidia_read_card_info`, `nv_open_device` in
-/// open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
+/// A GPU of NVIDIA's driver, from lines such as `Device Minor: \t 3`. `None` if
+/// `NVreg_ExcludedGpus` names the GPU: its directory stays, but no program can open or count it
+/// (`nvidia_read_card_info`, `nv_open_device` in open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
 pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu> {
     let text = root.read(&format!("{NVIDIA}/{name}/information"));
     let text = text.unwrap_or_default();
@@ -176,8 +178,8 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// The number of MIG GPU instances: a directory for each, below the GPU's minor (NVIDIA's MIG User Guide, "Device Nodes
-/// and Capabilities").
+/// The number of MIG GPU instances: a directory for each, below the GPU's minor (NVIDIA's MIG User
+/// Guide, "Device Nodes and Capabilities").
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance = |name: &str| name.strip_prefix("gi").is_some_and(is_number);
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);

@@ -6,7 +6,7 @@ use nic_placement_topology::PciAddress;
 use nic_placement_topology::order::Order;
 use std::str::FromStr;
 
-/// The class directory links to the first; captures of the topology alone have the third.
+/// `/sys/class/kfd` links to the first; captures of the topology alone have the third.
 const PLACES: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/nodes",
     "sys/class/kfd/kfd/topology/nodes",
@@ -15,7 +15,7 @@ const PLACES: [&str; 3] = [
 
 /// A GPU or partition.
 pub(super) struct KfdNode {
-    /// with the partition as function number in older drivers
+    /// in older drivers the function number is the partition
     pub address: PciAddress,
     /// 0 if the driver does not report it
     pub partition: u32,
@@ -56,7 +56,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
                 device: (location >> 3 & 0x1f) as u8,
                 function: (location & 7) as u8,
             },
-            // since Linux 6.5
+            // bits 28 to 31, since Linux 6.5
             partition: (location >> 28 & 0xf) as u32,
             minor: value(&text, "drm_render_minor").filter(|&minor| minor > 0),
             uuid: id.map(|id| format!("GPU-{id:016x}")),
@@ -66,7 +66,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     gpus
 }
 
-/// The position of the nearest CPU among the nodes that a GPU's `io_links/N/properties` name.
+/// The NUMA node of the CPU with the least weight in a GPU's `io_links/N/properties`.
 fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
     let links = root.list(&format!("{node}/io_links"), is_number);
     let links = links.iter().take(MAX_DEVICES).filter_map(|link| {

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 pub enum Entry {
     /// text without white space at its end
     File(String),
-    /// target
     Link(String),
     /// a directory's name alone
     Directory,
@@ -64,7 +63,7 @@ impl Manifest {
     }
 }
 
-/// The path below the root to which the link `path` with this target leads; `None` if it leaves the root.
+/// The path below the root that the link `path` leads to; `None` if it leaves the root.
 pub fn normalise(path: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if !target.starts_with('/') {

@@ -1,4 +1,5 @@
-//! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes and CPUs.
+//! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes
+//! and CPUs.
 //!
 //! Discovery never fails: a missing file is a fact, an odd one a [`Diagnostic`].
 
@@ -28,8 +29,8 @@ use nic_placement_topology::file::MAX_TEXT;
 use nic_placement_topology::{PciAddress, PciFunction, Provenance, Topology};
 use std::str::FromStr;
 
-/// Most GPUs, and most NICs.  The largest known node has 64 GPUs (8 MI300X in CPX mode); a hypervisor can show thousands
-/// of functions.
+/// Most GPUs, and most NICs. The largest known node has 64 GPUs (8 MI300X in CPX mode); a
+/// hypervisor can show thousands of functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
@@ -97,8 +98,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Clears each function's NUMA node that the system lacks, since a topology file refuses it.  A capture may lack all
-    /// NUMA nodes: then the numbers stay.
+    /// Clears a function's NUMA node that the system does not list, since a topology file refuses
+    /// it. A capture without any NUMA node keeps the numbers.
     fn forget_unlisted_numa_nodes(&mut self) {
         let is_unlisted = |function: &&PciFunction| {
             let node = function.numa_node;
@@ -119,7 +120,6 @@ impl Discovery<'_> {
         }
     }
 
-    /// Changes the function at `address`, if the tree has it.
     fn change(&mut self, address: PciAddress, change: impl FnOnce(&mut PciFunction)) {
         if let Some(mut function) = self.node.pci.get(address).cloned() {
             change(&mut function);

@@ -1,4 +1,5 @@
-//! RDMA devices from `/sys/class/infiniband` (the kernel's Documentation/ABI/stable/sysfs-class-infiniband).
+//! RDMA devices from `/sys/class/infiniband` (the kernel's
+//! Documentation/ABI/stable/sysfs-class-infiniband).
 
 use super::{Discovery, MAX_DEVICES, Root, Scope, target_name, tenths};
 use nic_placement_topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix};
@@ -13,7 +14,7 @@ const MAX_PORTS: u8 = 16;
 pub(super) struct RdmaDevice {
     /// index in `Topology::nics` before that is sorted
     pub(super) index: usize,
-    /// directory of the device and of its interfaces
+    /// the PCI function's directory, with `infiniband` and `net`
     pub(super) parent: String,
 }
 
@@ -31,7 +32,8 @@ impl Discovery<'_> {
         let mut found = self.with_paths(names);
         leave_out_planes(root, &mut found);
         for (name, path) in found {
-            // ports are numbered from 1 without gaps (`rdma_for_each_port`, the kernel's include/rdma/ib_verbs.h)
+            // ports are numbered from 1 without gaps (`rdma_for_each_port`, the kernel's
+            // include/rdma/ib_verbs.h)
             let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number));
             let mut ports: Vec<(Port, Option<String>)> = ports
                 .map(|port| {
@@ -56,7 +58,7 @@ impl Discovery<'_> {
             }
             netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
             let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
-            // for a capture without the class
+            // a capture may lack the class
             let listed = || {
                 let directory = format!("{}/infiniband_verbs", parent.filter(|_| full)?);
                 root.list(&directory, is_uverbs).into_iter().next()
@@ -88,7 +90,7 @@ impl Discovery<'_> {
         devices
     }
 
-    /// Devices with the targets of their links in the class.
+    /// Devices, each with its link's target in the class.
     fn with_paths(&mut self, names: Vec<String>) -> Vec<(DeviceName, String)> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -104,7 +106,7 @@ impl Discovery<'_> {
         found
     }
 
-    /// `None`, with a report, for a name that no device can have.
+    /// Parses a device's name; reports a bad name and returns `None`.
     pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
         let known = name.parse().ok();
         if known.is_none() {
@@ -126,9 +128,10 @@ fn is_uverbs(name: &str) -> bool {
 
 /// Leaves out devices that manage another device's planes.
 ///
-/// A ConnectX-8 on a fabric with several planes has one: `smi1`, on the PCI function of `mlx5_0`, has an active port for
-/// each plane but no character device (the kernel's drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
-/// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`).  Its other files are as a NIC's.
+/// A ConnectX-8 on a fabric with several planes has such a device: `smi1`, on the PCI function of
+/// `mlx5_0`, has an active port for each plane but no character device (the kernel's
+/// drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
+/// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`). Its other files look like a NIC's.
 fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     let parents = devices.iter().filter_map(|(_, path)| parent(path));
     let parents: Vec<String> = parents.map(str::to_string).collect();
@@ -152,8 +155,8 @@ fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
     root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// Character devices by their devices' directory.  The class is one directory of links, read faster than one directory
-/// for each device.
+/// Character devices by directory of their RDMA device. The class is one directory of links, faster
+/// to read than one directory for each device.
 fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in root.list(VERBS, is_uverbs).into_iter().take(MAX_DEVICES) {
@@ -165,8 +168,8 @@ fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// The character device of an RDMA device.  Of two below one PCI function, such as those of `mana_0` and `manae_0`
-/// (drivers/infiniband/hw/mana/device.c), each names its RDMA device.
+/// The character device of an RDMA device. If a PCI function has two, as for `mana_0` and `manae_0`
+/// (drivers/infiniband/hw/mana/device.c), `ibdev` names the RDMA device.
 fn own_uverbs(
     root: &Root,
     verbs: &BTreeMap<String, Vec<String>>,
@@ -182,15 +185,16 @@ fn own_uverbs(
 
 /// The interface of a software device, empty if the device does not name it; `None` for a NIC.
 ///
-/// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function instead of
-/// devices/virtual, and only its own files tell it from a NIC.
+/// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function
+/// instead of devices/virtual, and only its own files tell it from a NIC.
 fn software(
     root: &Root,
     full: bool,
     path: &str,
     ports: &[(Port, Option<String>)],
 ) -> Option<String> {
-    /// Soft iWARP's `node_desc`, which cannot be changed (include/uapi/rdma/siw-abi.h, `SIW_NODE_DESC_COMMON`).
+    /// Soft iWARP's `node_desc`, which cannot be changed (include/uapi/rdma/siw-abi.h,
+    /// `SIW_NODE_DESC_COMMON`).
     const SOFT_IWARP: &str = "Software iWARP stack";
     let is_below_a_function = path.contains("/pci");
     let is_ethernet = |(port, _): &(Port, _)| port.link_layer == LinkLayer::Ethernet;
@@ -204,7 +208,8 @@ fn software(
     }
     // soft RoCE alone has this file (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
     let interface = root.read(&format!("{path}/parent"));
-    // a RoCE port's first GID is of its link-local address (drivers/infiniband/core/roce_gid_mgmt.c)
+    // a RoCE port's first GID is of its link-local address
+    // (drivers/infiniband/core/roce_gid_mgmt.c)
     let is_roce = |gid: &String| gid.starts_with("fe80");
     let may_be_iwarp = || {
         !ports
@@ -229,11 +234,12 @@ fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
     is_active_ethernet(port).then(read).flatten()
 }
 
-/// True if an active Ethernet port has no GIDs: it sends raw packets, and connects no two programs.
+/// True if an active Ethernet port has no GIDs: it carries raw packets, and connects no two
+/// programs.
 ///
-/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`), and in switchdev mode, one active
-/// port with the card's rate for each representor.  `gids` is then an empty directory (`mlx5_query_port_roce`,
-/// drivers/infiniband/hw/mlx5/main.c).
+/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`), and in
+/// switchdev mode one with the card's rate for each representor. `gids` is then an empty directory
+/// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c).
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
     is_active_ethernet(port)
@@ -263,11 +269,12 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`.  `rate_show` (the kernel's drivers/infiniband/core/sysfs.c) prints an
-    // unknown speed as SDR, and cannot be read for an unknown width: only a driver outside the kernel prints 0.
+    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`. `rate_show` (the kernel's
+    // drivers/infiniband/core/sysfs.c) prints an unknown speed as SDR and fails for an unknown
+    // width: only a driver outside the kernel prints 0.
     let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
     let mut port = Port::new(number, state, link_layer, rate_mbps);
-    // all Ethernet ports have fe80::
+    // an Ethernet port's first GID begins with fe80::
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
         port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
     }

@@ -15,10 +15,11 @@ struct Need {
 }
 
 impl Discovery<'_> {
-    /// Adds the function at or above `path`, and all bridges above it; returns its address and directory.
+    /// Adds the function at or above `path`, and all bridges above it; returns its address and
+    /// directory.
     ///
-    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all.  Parts that are neither host bridge nor address
-    /// (an auxiliary device, a VMD controller's inner bus) are skipped.
+    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all. Parts that are neither
+    /// host bridge nor address (an auxiliary device, a VMD controller's inner bus) are skipped.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
         // address, parent and directory, from the host bridge down
         let mut chain: Vec<(PciAddress, PciParent, &str)> = Vec::new();
@@ -27,7 +28,7 @@ impl Discovery<'_> {
         for part in path.split('/') {
             end += part.len();
             if part.starts_with("pci") {
-                // an Intel VMD controller's inner host bridge is below a function of the outer one
+                // the first: an Intel VMD controller's inner host bridge is below the outer one
                 parent = parent.or(part.parse::<HostBridge>().ok().map(PciParent::Host));
             } else if let (true, Some(above)) = (part.contains(':'), parent) {
                 if let Ok(address) = part.parse::<PciAddress>() {
@@ -48,7 +49,7 @@ impl Discovery<'_> {
                 continue;
             }
             let need = Need {
-                // a bridge's node counts only if none below has one
+                // a bridge's node counts only if no function below has one
                 numa_node: !numa_node_known,
                 // both ends of a link report its rate; every second bridge is an upper end
                 link: distance % 2 == 0,
@@ -105,8 +106,9 @@ impl Discovery<'_> {
         function
     }
 
-    /// Reads the speed limits of a GPU's own links, which run slower while it idles (`Topology::ascent`): the link above
-    /// it and, on a card with its own switch (AMD, Intel), the link above the switch.
+    /// Reads the speed limits of a GPU's own links, which run slower while it idles
+    /// (`Topology::ascent`): the link above it and, on a card with its own switch (AMD, Intel), the
+    /// link above the switch.
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {
         if self.is_full() {
             return;
@@ -125,7 +127,7 @@ impl Discovery<'_> {
                 }
             }
             let speed = file("max_link_speed");
-            // most NVIDIA GPUs run at full speed: then the link's other end is not read
+            // most NVIDIA GPUs run at full speed, so the link's other end need not be read
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
             if end == 0 && is_nvidia && function.link.current.is_none_or(has_its_speed) {
@@ -145,8 +147,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, by which
-    /// `Topology::manages_nvswitches` decides.
+    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, by
+    /// which `Topology::manages_nvswitches` decides.
     pub(super) fn complete_nic(&mut self, address: PciAddress, directory: &str) {
         let (root, scope) = (self.root, self.scope);
         self.change(address, |function| {
@@ -175,9 +177,10 @@ impl Discovery<'_> {
 
 /// The number of virtual functions (Documentation/ABI/testing/sysfs-bus-pci).
 ///
-/// A step counts the links to them.  `sriov_numvfs` may wait: in Linux 5.5 to 6.8, and in older kernels with its fixes, it
-/// takes the device's lock (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657), which the kernel holds
-/// during probe, reset and removal, and vfio while a virtual machine uses the device.  A capture may lack the links.
+/// A step counts `virtfn*` links, which a capture may lack, since `sriov_numvfs` may wait. In Linux
+/// 5.5 to 6.8, and in older kernels with its fixes, it takes the device's lock (drivers/pci/iov.c,
+/// `sriov_numvfs_show`, since commit 35ff867b7657). The kernel holds that lock during probe, reset
+/// and removal, and vfio while a virtual machine uses the device.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;
@@ -203,7 +206,7 @@ fn speed_of(text: Option<&str>) -> Option<u32> {
     u32::try_from(tenths).ok()
 }
 
-/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) at width `16`.  `None` for `Unknown`
+/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) at width `16`. `None` for `Unknown`
 /// or width 0: the link is down, or the function is a part of the CPU.
 fn rate(speed: Option<String>, width: Option<String>) -> Option<LinkRate> {
     let tenths_gt = speed_of(speed.as_deref())?;

@@ -1,11 +1,13 @@
 //! The kernel's registered devices and link states, from memory.
 //!
-//! No file read here asks a driver or firmware, or takes a lock that one may hold: nothing waits for hardware.  A
-//! registration is known by its inode, since kernfs gives none twice (`__kernfs_new_node`, fs/kernfs/dir.c): a device that
-//! was removed and came back, or got its driver anew, has another inode, and maybe another minor, order or state.
+//! These files ask no driver or firmware, and take no lock that a driver may hold: nothing waits
+//! for hardware. The inode identifies a registration, since kernfs never gives one again
+//! (`__kernfs_new_node`, fs/kernfs/dir.c). A device that was removed and came back, or got its
+//! driver anew, has another inode, and maybe another minor, order or state.
 //!
-//! Two facts change without a registration, and [`complete`] reads them again: MIG instances, and the facts of NVIDIA GPUs
-//! that were not initialised.  AMD's compute driver counts its changes (`generation_id`).
+//! Two facts change without a registration, so [`complete`] reads them again: MIG instances, and
+//! NVIDIA GPUs that were not initialised. AMD's compute driver counts its changes
+//! (`generation_id`).
 
 use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root, is_address};
@@ -13,10 +15,9 @@ use nic_placement_topology::order;
 use nic_placement_topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
-/// By path: a directory's entries as `NAME:INODE`, with spaces between, or a text.
+/// By path: a directory's entries, `NAME:INODE NAME:INODE`, or a file's text.
 pub type Registered = BTreeMap<String, String>;
 
-/// Directories of NICs.
 const NICS: [&str; 3] = [
     "sys/class/infiniband",
     "sys/class/infiniband_verbs",
@@ -103,9 +104,10 @@ fn differs(place: &str, then: &str, now: &str) -> String {
 
 /// `operstate` of each Ethernet port's interface.
 ///
-/// InfiniBand's link state is known to firmware alone.  `carrier` is not read: since Linux 6.8 it takes the lock of all
-/// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while its firmware answers.  `operstate`
-/// follows a lost carrier at once (`linkwatch_urgent_event`, net/core/link_watch.c).
+/// InfiniBand's link state is known to firmware alone. `carrier` is not read: since Linux 6.8 it
+/// takes the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold
+/// while its firmware answers. `operstate` follows a lost carrier at once
+/// (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     let nics = node.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
     let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));
@@ -116,7 +118,7 @@ pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     order::map(states)
 }
 
-/// The interface with the link of an Ethernet port: the port's own, or the only one of a NIC with one port.
+/// An Ethernet port's interface: the port's own, or the only interface of a NIC with one port.
 fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     if port.link_layer != LinkLayer::Ethernet {
         return None;
@@ -127,7 +129,8 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     }
 }
 
-/// True if the link carries; `None` if the driver does not say (Documentation/networking/operstates.rst).
+/// True if the link is up; `None` if the driver does not report it
+/// (Documentation/networking/operstates.rst).
 fn carries(operstate: Option<&String>) -> Option<bool> {
     match operstate?.as_str() {
         "up" => Some(true),
@@ -136,8 +139,8 @@ fn carries(operstate: Option<&String>) -> Option<bool> {
     }
 }
 
-/// Marks ports with a link lost since `then` as down, and returns them for messages.  A link that came up is an error:
-/// firmware alone knows the port's rate now.
+/// Marks ports that lost their link since `then` as down, and returns a message for each. A link
+/// that came up is an error: only firmware knows the port's rate.
 pub(crate) fn follow_links(
     node: &mut Topology,
     then: &BTreeMap<String, String>,
@@ -167,12 +170,11 @@ pub(crate) fn follow_links(
     Ok(lost)
 }
 
-/// Reads again the facts that change without a registration.
 pub(crate) fn complete(root: &Root, node: &mut Topology) {
     let gpus = node.gpus.iter_mut();
     for gpu in gpus.filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         if gpu.uuid.is_none() {
-            // of a GPU that is not initialised the driver answers from memory
+            // the driver answers from memory about a GPU that is not initialised
             let name = gpu.address.to_string();
             if let Some(Gpu { uuid, minor, .. }) = nvidia(root, gpu.address, &name) {
                 (gpu.uuid, gpu.minor) = (uuid, minor.or(gpu.minor));

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// A node's `/sys` and `/proc`, with relative paths such as `sys/class/infiniband`.
 ///
-/// Every read is bounded, so that no file system blocks or fills the process; a cut leaves a note.
+/// Every read is bounded, so no file system blocks or fills the process; a cut leaves a note.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -36,10 +36,11 @@ enum Backing {
 }
 
 impl Root {
-    /// Most bytes of a file.  The longest is a `cpulist`: every other one of 8192 CPUs makes 40 KiB.
+    /// Most bytes of a file. The longest is a `cpulist`: every second of 8192 CPUs makes 40 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
-    /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or 27,962 of
-    /// `/proc/net/ipv6_route` (150).  A node with a route for each node and pod of a large cluster has some 10,000.
+    /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or
+    /// 27,962 of `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large
+    /// cluster has some 10,000.
     pub const MAX_TABLE: usize = 4 * 1024 * 1024;
     /// Most names of a directory; the largest is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
@@ -83,7 +84,7 @@ impl Root {
         matches!(self.source, Backing::Live)
     }
 
-    /// Takes the notes on files not read, or cut.
+    /// Removes and returns the notes on files that were cut or not read.
     pub fn notes(&self) -> Vec<Diagnostic> {
         self.notes.take()
     }
@@ -122,7 +123,7 @@ impl Root {
         Some(Box::new(self.noted(path, opened)?))
     }
 
-    /// Notes why a file is not read; a missing file, or a driver's error, is a fact without a note.
+    /// Notes why a file is not read; missing files and drivers' errors need no note.
     fn noted<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
         match read {
             Ok(read) => return Some(read),
@@ -132,8 +133,8 @@ impl Root {
         None
     }
 
-    /// A file's text without white space at its end; `None` if it cannot be read, exceeds [`Root::MAX_FILE`], or is not
-    /// UTF-8.
+    /// A file's text without white space at its end; `None` if it cannot be read, exceeds
+    /// [`Root::MAX_FILE`], or is not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
             Backing::Manifest(manifest) => text(manifest, path)?.to_string(),
@@ -147,7 +148,7 @@ impl Root {
         Some(text)
     }
 
-    /// A file's first `most` bytes, not recorded, since people read a snapshot.
+    /// A file's first `most` bytes. A recording omits them, since people read snapshots.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut file = self.open(path)?.take(most as u64);
@@ -160,8 +161,8 @@ impl Root {
         Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
     }
 
-    /// Gives `take` each line of a file, without white space at its end.  Memory does not grow with the file; lines
-    /// beyond [`Root::MAX_TABLE`] bytes are not read.
+    /// Calls `take` with each line of a file, without white space at its end. Memory does not grow
+    /// with the file; lines beyond [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
         let Some(opened) = self.open(path) else {
             return;
@@ -202,7 +203,8 @@ impl Root {
         }
     }
 
-    /// A symbolic link's target as a path below the root; `None` if that leads over another link.
+    /// A symbolic link's target as a path below the root; `None` if the path leads over another
+    /// link.
     pub fn follow(&self, path: &str) -> Option<String> {
         let on_disk = |link: PathBuf| {
             fs::read_link(link)
@@ -223,7 +225,7 @@ impl Root {
             },
         };
         let resolved = normalise(path, &target)?;
-        // no link of sysfs leads over another, and a manifest cannot hold paths below a link
+        // sysfs links lead over no other link; a manifest has no paths below a link
         let is_over_another = match &self.source {
             Backing::Live => false,
             Backing::Directory(tree) => tree.is_over_link(&resolved),
@@ -236,8 +238,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` takes, and their inodes, sorted by inode.  A sysfs name that goes and comes
-    /// back has a new inode; in a manifest all are 0.
+    /// Names in a directory that `keep` accepts, with inodes, sorted by inode. A sysfs name that
+    /// goes and comes back has a new inode; a manifest's are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             let names = self.list(path, keep).into_iter();
@@ -249,7 +251,7 @@ impl Root {
         numbered
     }
 
-    /// The numbers that name entries of a directory, in any order.
+    /// Names in a directory that are numbers, in any order.
     pub fn numbers(&self, path: &str) -> Vec<u32> {
         let number = |name: &str| name.parse().ok();
         match (&self.source, self.place(path).map(fs::read_dir)) {
@@ -264,7 +266,7 @@ impl Root {
         }
     }
 
-    /// The names in a directory that `keep` takes, sorted.
+    /// Sorted names in a directory that `keep` accepts.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
         let (mut names, is_cut) = match &self.source {
             Backing::Manifest(manifest) => (manifest.list(path), false),
@@ -285,7 +287,7 @@ impl Root {
         names
     }
 
-    /// `take` of a directory's entries, and whether there are more than [`Root::MAX_ENTRIES`].
+    /// Results of `take` for at most [`Root::MAX_ENTRIES`] entries; true if there are more.
     fn entries<T>(
         &self,
         path: &str,
@@ -321,8 +323,8 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle
         }
     };
     let mut bytes = page[..count].to_vec();
-    // One read returns a whole sysfs attribute, which is a page at most.  In procfs it returns as many lines as fit into
-    // a page.
+    // One read returns a whole sysfs attribute, at most a page, but of procfs only the lines that
+    // fit into a page.
     if !is_attribute || count == page.len() {
         file.take((Root::MAX_FILE + 1 - count) as u64)
             .read_to_end(&mut bytes)?;

@@ -1,6 +1,8 @@
-//! The ports of the default route and of IPv4 networks, from `/proc/net/route` and `/proc/net/ipv6_route` (the kernel's
-//! Documentation/filesystems/proc.rst) and the interfaces below bonds and VLANs in `/sys/class/net`; and ports with other
-//! addresses, or with an interface in another network namespace.
+//! Marks ports by their default route, IPv4 networks, other addresses, or another network
+//! namespace.
+//!
+//! Reads `/proc/net/route`, `/proc/net/ipv6_route` (the kernel's
+//! Documentation/filesystems/proc.rst) and, for interfaces below bonds and VLANs, `/sys/class/net`.
 
 use super::nic::{RdmaDevice, is_active_ethernet};
 use super::{Discovery, Root, number};
@@ -45,10 +47,11 @@ impl Discovery<'_> {
         }
     }
 
-    /// Marks RoCE ports with an address but no network in the main IPv4 table: addresses of IPv6, or routes in a table of
-    /// their own, as a VRF's.  UCX uses those routes too.
+    /// Marks RoCE ports with an address but no network in the main IPv4 table: an IPv6 address, or
+    /// routes in another table, such as a VRF's. UCX uses such routes too.
     ///
-    /// The kernel makes a port's GIDs from its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
+    /// The kernel makes a port's GIDs from its interfaces' addresses
+    /// (drivers/infiniband/core/roce_gid_mgmt.c).
     fn routes_elsewhere(&mut self, devices: &[RdmaDevice]) {
         /// Two for each address, for RoCE v1 and v2; the link-local address is the first.
         const GIDS: u32 = 8;
@@ -86,8 +89,8 @@ impl Discovery<'_> {
             let own = devices.iter();
             let own = own.filter(|device| Some(&*device.parent) == parent);
             let mut own = own.peekable();
-            // a virtual NIC's interface can be above a virtual function's too: Hyper-V's (drivers/net/hyperv/netvsc_drv.c,
-            // `netvsc_vf_join`) on Azure, virtio's with a standby
+            // a virtual NIC's interface can have a virtual function's below it: Hyper-V's
+            // (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`) on Azure, virtio's with a standby
             if path.contains("/virtual/") || own.peek().is_none() {
                 let below = self.root.list(&path, |name| name.starts_with("lower_"));
                 for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
@@ -109,19 +112,22 @@ impl Discovery<'_> {
 
 /// True if the interface of a port's first GID is in another network namespace.
 ///
-/// An interface given to a container leaves its RDMA device here, active, with the container's addresses as GIDs: by
-/// default all namespaces share RDMA devices (rdma-system(8), "netns shared").
+/// If an interface moves into a container, its RDMA device stays, active, with the container's
+/// addresses as GIDs: by default all namespaces share RDMA devices (rdma-system(8), "netns
+/// shared").
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
     interface.is_some_and(|interface| {
-        // the device's own interface is listed below it even if that is a bond's, or if a capture lacks the class
+        // the device's directory lists its interface even below a bond, or if a capture lacks the
+        // class
         DeviceName::is_one(&interface)
             && root.follow(&format!("{NET}/{interface}")).is_none()
             && root.list(&format!("{parent}/net"), |_| true).is_empty()
     })
 }
 
-/// True if a RoCE GID is an address valid beyond the link; `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
+/// True if a RoCE GID is an address valid beyond the link;
+/// `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
 fn leads_beyond_the_link(gid: &str) -> bool {
     gid.parse()
         .is_ok_and(|address: Ipv6Addr| match address.to_ipv4_mapped() {
@@ -130,7 +136,8 @@ fn leads_beyond_the_link(gid: &str) -> bool {
         })
 }
 
-/// The routing tables, without routes through gateways or to single hosts: a node can have one for each pod.
+/// The routing tables, without routes through gateways or to single hosts: a node can have one such
+/// route for each pod.
 #[derive(Debug, Default)]
 struct Tables {
     /// false if there is no IPv4 table, which a capture may lack
@@ -143,7 +150,7 @@ struct Tables {
     dropped: usize,
 }
 
-/// The default route with the least metric, which the kernel takes.
+/// The default routes with the least metric, which the kernel prefers.
 #[derive(Debug, Default)]
 struct DefaultRoute {
     metric: u32,
@@ -162,8 +169,8 @@ impl DefaultRoute {
     }
 }
 
-/// Reads the tables.  IPv6's default route counts only without one of IPv4: routers announce themselves on every
-/// interface.
+/// Reads the tables. IPv6's default route counts only if IPv4 has none, since IPv6 routers announce
+/// themselves on every interface.
 fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
     root.lines(IPV4, |line| {
@@ -203,8 +210,8 @@ fn network_of(route: &Ipv4Route) -> Option<Network> {
     Network::new(route.destination, bits).filter(|_| attached)
 }
 
-/// Metric and interface of a default route; the words are destination and bits, source and bits, gateway, metric,
-/// references, use, flags and interface.
+/// Metric and interface of a default route; the words are destination and bits, source and bits,
+/// gateway, metric, references, use, flags and interface.
 fn ipv6_default(line: &str) -> Option<(u32, String)> {
     let words: Vec<&str> = line.split_whitespace().take(10).collect();
     let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else {

@@ -33,5 +33,5 @@ const UNMARKED: Model = Model {
     assumed: &[],
 };
 
-/// In order of name; build.rs makes the table of known.json and the models.
+/// In order of name. build.rs makes this from known.json and the models.
 pub const MODELS: &[Model] = &include!(concat!(env!("OUT_DIR"), "/known.rs"));

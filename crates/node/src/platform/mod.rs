@@ -1,6 +1,7 @@
 //! Built-in models of known machines, in the node file's binary form.
 //!
-//! A model has nothing broken.  It is shown, planned for, and compared with a live node; no process is bound by it.
+//! A model has no broken device. Commands show it, plan for it and compare it with a live node; it
+//! binds no process.
 
 mod known;
 pub mod recognise;
@@ -26,9 +27,10 @@ pub struct Model {
     kinds: &'static [GpuKind],
     /// PCI functions of GPUs
     pub gpus: usize,
-    /// true if the model's sources state the PCI addresses; assumed ones identify no live machine
+    /// true if the model's sources state the PCI addresses; assumed addresses identify no live
+    /// machine
     pub addresses: bool,
-    /// NICs with an assumed address although others are stated
+    /// NICs with an assumed address although `addresses` is true
     assumed: &'static [&'static str],
 }
 

@@ -1,10 +1,10 @@
-//! Finds the known machine that a live node is, and adds from its model what the live bus hides.
+//! Recognises a live node as a known machine, and adds facts of its model that the live bus hides.
 //!
-//! A node is a known machine if nothing contradicts it and two kinds of facts agree: the DMI product or the PCI addresses,
-//! and one more.  GPUs and NICs alone prove nothing: many vendors build the same eight of each.
+//! Nothing may contradict the model, and two kinds of facts must agree: the DMI product or the PCI
+//! addresses, and one more. GPUs and NICs alone prove nothing: many vendors build the same eight.
 //!
-//! Live facts win.  A model adds two things: paths between functions whose switches a virtual machine hides, and roles of
-//! NICs.
+//! Live facts win. A model adds paths between functions whose switches a virtual machine hides, and
+//! roles of NICs.
 
 #[cfg(test)]
 mod tests;
@@ -33,9 +33,9 @@ pub struct Dmi {
 // kinds of facts that agree with a model
 /// the DMI product or board
 const PRODUCT: &str = "its product name";
-/// as many GPUs, of its kinds
+/// the model's number of GPUs, all of its kinds
 const GPUS: &str = "its GPUs";
-/// as many of each kind of NIC in the fabric
+/// the model's number of NICs of each kind in its fabric
 const NICS: &str = "its NICs";
 /// the PCI addresses of all GPUs, and of half of the fabric's NICs
 const ADDRESSES: &str = "its PCI addresses";
@@ -55,7 +55,7 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
 
 /// The facts that agree with a model; `None` if they are too few, or one contradicts it.
 fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static str>> {
-    // every step tries every model: so checks that need no topology come first
+    // every step tries every model, so checks without a topology come first
     let is_recognisable = model.addresses || has_product(dmi, model);
     if !is_recognisable || contradicts(dmi, live, model) {
         return None;
@@ -75,7 +75,7 @@ pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let elsewhere = model.cloud.as_ref().is_some_and(|cloud| {
         differs(&dmi.vendor, cloud.vendor)
             || differs(&dmi.chassis_asset_tag, cloud.asset_tag)
-            // a cloud's virtual machine names its vendor
+            // DMI of a cloud's virtual machine has its vendor or tag
             || names_another && dmi.vendor.is_none() && dmi.chassis_asset_tag.is_none()
     });
     let is_other = |gpu| is_of_kind(live, gpu, model) == Some(false);
@@ -87,7 +87,8 @@ pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
         || gpus > model.gpus
 }
 
-/// True for a GPU of the model's kinds, by PCI device id, else by its driver's name; `None` if both are unknown.
+/// True for a GPU of the model's kinds, by PCI device id, else by its name in the driver; `None` if
+/// both are unknown.
 fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
     let kinds = model.kinds.iter();
     let mut kinds = kinds.filter(|kind| kind.vendor == gpu.vendor).peekable();
@@ -109,8 +110,8 @@ pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree; `None` if GPUs are missing and the others' addresses differ.  Jobs and virtual machines may
-/// have a part of the GPUs.
+/// The facts that agree. Jobs and virtual machines may lack GPUs: then `None`, unless the GPUs that
+/// exist have the model's addresses.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -131,7 +132,7 @@ fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<
     Some(agreeing.map(|(fact, _)| fact).collect())
 }
 
-/// True if the node has as many NICs as the model of each kind in the model's fabric.
+/// True if node and model have equally many NICs of each kind in the model's fabric.
 fn same_nics(live: &Topology, known: &Topology) -> bool {
     let kind = |node: &Topology, nic: &Nic| (nic.kind, nic_device(node, nic));
     let count = |node: &Topology, wanted: (NicKind, Option<u16>)| {
@@ -149,7 +150,7 @@ fn same_nics(live: &Topology, known: &Topology) -> bool {
             .all(|kind| kind.1.is_some() && count(live, kind) == count(known, kind))
 }
 
-/// True if half of the fabric's NICs or more, since some may be broken, have the model's addresses.
+/// True if at least half of the fabric's NICs have the model's addresses; some may be broken.
 fn fabric_in_place(live: &Topology, model: &Model, known: &Topology) -> bool {
     let found = |nic: &&&Nic| {
         let mut others = live.nics.iter();
@@ -179,7 +180,7 @@ fn nic_device(node: &Topology, nic: &Nic) -> Option<u16> {
     device(node, nic.address?)
 }
 
-/// Adds a model's roles, and its [`hidden_paths`], to a node that is this machine; returns what was added.
+/// Adds the model's roles and [`hidden_paths`] to a recognised node; returns a finding about them.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     let Some(known) = model.topology() else {
         return Vec::new();
@@ -204,8 +205,8 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     vec![Diagnostic::new(model.name, finding)]
 }
 
-/// The model's paths between GPUs and NICs that are nearer than the live bus shows, for functions that share no switch
-/// on the live bus: a bus that shows a function's switch hides none of its paths.
+/// The model's paths from GPUs to NICs that are nearer than on the live bus. A function that shares
+/// a switch on the live bus gets none: a bus that shows its switch hides no path of it.
 fn hidden_paths(
     live: &Topology,
     model: &Model,
@@ -245,7 +246,7 @@ fn hidden_paths(
     hidden
 }
 
-/// The model's NIC at the same address, else the one with the same name and PCI device id.
+/// The model's NIC at the same address, else its NIC with the same name and PCI device id.
 fn counterpart<'a>(
     live: &Topology,
     nic: &Nic,

@@ -1,5 +1,5 @@
-//! The kind of file system under a path, by the kernel's table of mounts, so that no file system is
-//! asked.
+//! The kind of file system under a path, from the kernel's table of mounts, which asks no file
+//! system.
 
 /// The risk of a system call on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,12 +11,12 @@ pub(super) enum Kind {
     /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), Lustre once the request is overdue
     /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`). Storage Scale and others have no public source
     Remote,
-    /// automount(8) mounts another file system on it; a waiting process can be killed
+    /// automount(8) mounts a file system over the path; a waiting process can be killed
     /// (fs/autofs/waitq.c `autofs_wait`)
     Automount,
-    /// a process answers; once it has read the request, not even SIGKILL ends the waiting one
-    /// (fs/fuse/dev.c `request_wait_answer`: "request is already in userspace … Wait it out"). That
-    /// would stay in the step's cgroup, and Slurm would drain the node ("Kill task failed")
+    /// a process answers. Once it has read the request, not even SIGKILL ends the caller
+    /// (fs/fuse/dev.c `request_wait_answer`: "request is already in userspace … Wait it out"). The
+    /// caller would stay in the step's cgroup, and Slurm would drain the node ("Kill task failed")
     Fuse,
 }
 
@@ -55,7 +55,7 @@ impl Mounts {
             let mut words = mount.split(' ');
             let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let at = unescaped(words.nth(2)?);
-            // no program starts without it
+            // no program starts if `/` does not answer
             let kind = if at == "/" {
                 Kind::Local
             } else {
@@ -75,8 +75,8 @@ impl Mounts {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }
 
-    /// The kind of a path without links and dots, by the file systems of all its directories, since
-    /// a lookup asks them all.
+    /// The kind of a path that has no links and no dots. All its directories count, since a lookup
+    /// asks the file system of each.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else {
             return Kind::Remote;
@@ -113,10 +113,10 @@ impl Mounts {
         Some(self.top(bottom, "/"))
     }
 
-    /// The mount that covers `below` at `path`, the last if several are stacked.
+    /// The topmost mount stacked on `below` at `path`, or `below` itself.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
-        // bounds circles: each mount counts once
+        // bounds the loop, should parents form a circle
         for _ in 0..self.0.len() {
             let is_on =
                 |mount: &&Mount| mount.parent == top.id && mount.at == path && mount.id != top.id;

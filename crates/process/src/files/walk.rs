@@ -1,5 +1,5 @@
-//! Follows a path by directories, so that each file system on it is asked in a way that cannot hang
-//! the task.
+//! Follows a path one directory at a time. A child process asks remote file systems, so that the
+//! task cannot hang.
 
 use super::mounts::{Kind, Mounts};
 use nic_placement_node::discover::root::Standing;
@@ -7,7 +7,7 @@ use nic_placement_node::discover::root::Standing;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Nothing,
-    /// the path; it has no links, unless all file systems are local
+    /// the path, without links unless all file systems are local
     Local(String),
     /// the path, without links
     Remote(String),
@@ -15,7 +15,7 @@ pub(super) enum End {
 }
 
 pub(super) trait FileSystems {
-    /// mountinfo's present text
+    /// the present text of /proc/self/mountinfo
     fn mounts(&mut self) -> String;
     fn local(&mut self, path: &str) -> Standing;
     /// `Err` has the reason why the file is unknown
@@ -50,7 +50,7 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         let is_last = left.iter().all(String::is_empty);
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
-            // a mount point is not asked: with more of the path left, it must be a directory
+            // nothing asks a mount point: if the path goes on, it must be a directory
             _ if mounts.begins(&next) => Ok(if is_last {
                 Standing::File
             } else {

@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Most bytes of a line: Linux writes as many to a pipe at once (`PIPE_BUF`), and a task with eight GPUs reports half.
+/// Most bytes of a line. Linux writes as many to a pipe at once (`PIPE_BUF`); a task with eight
+/// GPUs needs half.
 pub const MAX_BYTES: usize = 4096;
 
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.
 const MARK: usize = 48;
 
-/// `text` with each character that [`disturbs`] as in a Rust literal (`\n`, `\u{1b}`); text longer than 4096 bytes is
-/// cut, and marked.
+/// `text` with each character that [`disturbs`] as in a Rust literal (`\n`, `\u{1b}`). Text longer
+/// than 4096 bytes is cut and marked.
 ///
-/// Quotes are escaped and cut where they are made; this is the second line of defence.
+/// A second defence: [`super::Shown`] has escaped and cut quoted text.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);
@@ -37,8 +38,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that turn the writing
-/// direction (Unicode Standard Annex #9, section 2).
+/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that
+/// turn the writing direction (Unicode Standard Annex #9, section 2).
 pub fn disturbs(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}')

@@ -10,7 +10,8 @@ pub struct Diagnostic {
     /// a file, device or word
     pub place: String,
     pub finding: String,
-    /// true for an admin's argument that is not understood: steps under its plugstack line are not placed
+    /// true for an admin's argument that is not understood: steps under its plugstack line are not
+    /// placed
     pub refuses: bool,
 }
 
@@ -48,15 +49,15 @@ pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{end}")
 }
 
-/// Log lines: each finding once, with its first place and the number of others, since a broken `/sys` gives one for each
-/// device.
+/// Log lines: each finding once, with its first place and the number of others. A broken `/sys`
+/// gives a finding for each device.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {
         let same = |(first, _): &(&Diagnostic, _)| first.finding == diagnostic.finding;
         match found.iter().position(same) {
             Some(at) => found[at].1 += 1,
-            // counted without a place
+            // further findings are only counted
             None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
             None => found.push((diagnostic, 0)),
         }
@@ -77,7 +78,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
 /// Most findings in a [`summary`]; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Text from a file, a variable or a user, cut, without characters that move a cursor or end a line.
+/// Text of a file, variable or user: cut, without characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -96,7 +97,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// At most `most` characters of a message that quotes such words; [`line::disturbs`] says which are escaped.
+    /// At most `most` characters of a message; escapes characters that [`line::disturbs`] finds.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown {
             is_message: true,

@@ -29,7 +29,7 @@ pub(super) fn at_most(place: impl Display, count: usize, most: usize) -> Result<
     Ok(())
 }
 
-/// The row in `list` of each value; a value in two rows is refused.
+/// Each value's row in `list`; refuses a value in two rows.
 pub(super) fn once<T: Ord + Display>(
     list: &str,
     field: &str,
@@ -60,7 +60,7 @@ fn free_text(place: impl Display, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a word that no [`DeviceName`] may be.
+/// Refuses a text that is no [`DeviceName`].
 fn name<'a>(place: impl Display, text: impl Into<Option<&'a String>>) -> Result<()> {
     match text.into().map(|text| (text, text.parse::<DeviceName>())) {
         Some((text, Err(expected))) => wrong(place, text, expected),
@@ -113,7 +113,7 @@ pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topolog
     gpus_differ(&file.gpus)?;
     at_most("nics", file.nics.len(), MAX_NICS)?;
     for (i, nic) in file.nics.iter().enumerate() {
-        // subfunctions of a ConnectX are several NICs on one PCI function
+        // two NICs may share an address: subfunctions of a ConnectX
         if let Some(address) = nic.address {
             let place = format!("nics[{i}].address");
             endpoint(&place, address)?;
@@ -188,7 +188,7 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     let addresses = functions.iter().map(|function| function.address);
     let rows = once("pci", ".address", addresses.enumerate())?;
     for (i, function) in functions.iter().enumerate() {
-        // a file without `numa_nodes` may still number them
+        // functions may name NUMA nodes if the file lists none
         let is_listed = |numa: u32| node.numa_nodes.is_empty() || node.numa_node(numa).is_some();
         if let Some(numa) = function.numa_node.filter(|&numa| !is_listed(numa)) {
             return dangling(format_args!("pci[{i}].numa_node"), numa, "numa_nodes");
@@ -205,7 +205,7 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     Ok(tree)
 }
 
-/// Refuses a function without a host bridge, unless the fault is a bridge's own.
+/// Refuses a function without a host bridge, unless a bridge above gets the error.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -220,7 +220,7 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
         ));
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // a bridge above has a missing parent, and gets its own error
+        // the bridge with the missing parent gets the error
         return Ok(());
     }
     let found = format!("{} bridges or more", bridges.len() + 1);

@@ -1,4 +1,4 @@
-//! A file's rows of cores.
+//! The rows of `pus` in a topology file.
 
 use super::check::{Result, at_most, once, wrong};
 use super::{Core, MAX_CORES};

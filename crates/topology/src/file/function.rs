@@ -1,6 +1,8 @@
-//! A PCI function in a topology file: a line of text, as this project writes it, or an object with the same fields.
+//! A PCI function in a topology file: a line of text, as this project writes it, or an object with
+//! the same fields.
 //!
-//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third of an object's size.
+//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third of
+//! an object's size.
 
 use crate::PciFunction;
 use serde::de::value::MapAccessDeserializer;
@@ -27,7 +29,7 @@ pub const FIELDS: [&str; 12] = [
 
 impl Serialize for PciFunction {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // the inherent function that serde's `remote` derives
+        // no recursion: serde's `remote` derives an inherent function of this name
         PciFunction::serialize(self, to)
     }
 }

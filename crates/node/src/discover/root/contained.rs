@@ -14,7 +14,7 @@ pub(super) struct Contained {
 }
 
 impl Contained {
-    /// The tree at `path`, or the first one right below: an archive often has one directory above `sys`.
+    /// The tree at `path`, or in its first subdirectory with `sys`, as archives often have.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
@@ -34,7 +34,8 @@ impl Contained {
 
     /// A directory's path without links, if that is below the base.
     ///
-    /// It is resolved from its parent's, which is mostly known: the kernel would look at each part of the whole path.
+    /// Resolves one name below the parent's path, which is mostly known; the kernel would look up
+    /// every part.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
         /// Most parts of a path; the deepest read has 25.
         const MAX_PARTS: usize = 64;

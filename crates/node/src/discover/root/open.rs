@@ -104,7 +104,7 @@ fn open_followed(path: &Path) -> Result<File, Obstacle> {
 fn open(path: &Path, flags: i32) -> Result<File, Obstacle> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(flags).open(path)?;
-    // again: another file may have replaced it
+    // checks again: another file may have replaced the first
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -116,7 +116,6 @@ fn is_regular(facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// A file type in messages.
 pub fn kind(file_type: FileType) -> &'static str {
     match file_type {
         of if of.is_file() => "a regular file",
@@ -141,8 +140,8 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// The owner of the open file is checked, so no other file can replace it.  Owners of directories are not: they could
-/// only put another file of root's in its place.
+/// Checks the owner of the open file, not of its directories: their owners could only put another
+/// file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_followed(path).and_then(|file| bounded(file, limit, author));
     read.map_err(|problem| problem.of(path))
@@ -178,11 +177,12 @@ pub struct Beginning {
     pub is_cut: bool,
 }
 
-/// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no regular file.
+/// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no
+/// regular file.
 ///
-/// For processes with the user's own rights, and for paths that no user chose.
+/// No owner is checked: the process has the user's rights, or no user chose the path.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
-    // std would read 32 bytes, then 64 and so on, and procfs makes its table for each
+    // std would read 32 bytes, then 64 and so on; procfs makes its table again for each read
     let mut bytes = Vec::with_capacity(4096);
     let mut file = open_followed(path).ok()?.take(limit as u64 + 1);
     file.read_to_end(&mut bytes).ok()?;
@@ -233,14 +233,15 @@ pub fn identity(path: &str) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`); it outlives changes of the mount namespace.
+/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`); it outlives changes
+/// of the mount namespace.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(flags).open(path)
 }
 
-/// Refuses a path that is no directory, or not its author's.
+/// Refuses a path that is no directory, or not of this `author`.
 pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Obstacle> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {
