@@ -81,15 +81,16 @@ class Node:
 
 
 def matrix_of_show(text):
-    """{(GPU, NIC): word} of the table that `nic-placement show` prints below its tree."""
+    """{(GPU, NIC): word} of the table that `nic-placement show` prints below its tree; no file of a driver tells NVLinks."""
     paths, columns = {}, []
     for line in text.splitlines():
-        heads = re.findall(r"GPU (\d+)", line) if re.match(r"\s+GPU \d+", line) else []
         words = line.split()
-        if heads and len(words) == 2 * len(heads):
-            columns = [int(head) for head in heads]
-        elif columns and len(words) == len(columns) + 1 and all(re.fullmatch("[A-Z?]+|-", word) for word in words[1:]):
-            paths.update({(gpu, words[0]): word for gpu, word in zip(columns, words[1:])})
+        heads = [re.fullmatch(r"GPU(\d+)", word) for word in words]
+        if words and all(heads):
+            columns = [int(head[1]) for head in heads]
+        elif columns and len(words) == len(columns) + 1 and all(re.fullmatch(r"[A-Z?]+\d*|-", word) for word in words[1:]):
+            if not re.fullmatch(r"GPU\d+", words[0]):
+                paths.update({(gpu, words[0]): word for gpu, word in zip(columns, words[1:])})
         elif columns:
             columns = []
     return paths
