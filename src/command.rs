@@ -147,7 +147,7 @@ fn arguments() -> Vec<String> {
     words.collect()
 }
 
-/// In sbatch and salloc: keeps the variable's value for the sruns inside.
+/// In sbatch and salloc: copies `ENVIRONMENT` to `BEFORE` for the sruns inside.
 pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;

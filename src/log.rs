@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
-/// slurmstepd under `observe`, whose one line already holds the warnings.
+/// slurmstepd under `observe`, which logs one line with all warnings.
 const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 

@@ -19,7 +19,7 @@ const MPOL_F_MEMS_ALLOWED: c_ulong = 1 << 2;
 
 /// CONFIG_NODES_SHIFT is at most 10: 1024 nodes.
 const WORDS: usize = 16;
-/// get_mempolicy(2) refuses shorter masks than the kernel's own; both calls take the number of bits
+/// get_mempolicy(2) refuses masks shorter than the kernel's; it and set_mempolicy(2) take the bits
 /// plus one.
 const MAX_NODE: c_ulong = WORDS as c_ulong * 64 + 1;
 

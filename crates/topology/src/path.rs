@@ -169,11 +169,11 @@ impl Topology {
     }
 }
 
-/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s. A link's limit is the lower
-/// limit of its ends.
+/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s. A link's limit is that of its
+/// slower end.
 ///
-/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not
-/// in use"), and GPUs idle when a step begins. On a card with its own switch, the link above the
+/// The current speed would mislead: GPUs idle when a step begins (nvidia-smi's manual, "PCI": "may be
+/// reduced when the GPU is not in use"). On a card with its own switch, the link above the
 /// switch is the GPU's too.
 fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     let is_own = |(at, pair): &(usize, &[&PciFunction])| {

@@ -62,7 +62,7 @@ impl LeastShares {
         both.all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
-    /// True if these CPUs, and their cores, hold these tasks' least shares together.
+    /// True if these CPUs and their cores suffice for the sum of these tasks' least shares.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
         let least = ids.into_iter().map(|id| self.least[id]);
         let [all, cores] = least.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);

@@ -125,7 +125,7 @@ pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
-/// Pairs of name and value: of `--name=value`, else an argument and the next one.
+/// Splits `--name=value`; pairs any other argument with the next one as its value.
 fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     (1..).zip(arguments).map(|(next, argument)| {
         let next = arguments.get(next).map_or("", String::as_str);

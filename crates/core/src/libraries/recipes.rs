@@ -30,7 +30,7 @@ pub static MPICH: Library = Library {
         answer(query, &MPICH, Some(GpuVendor::Nvidia), "1", has_one_nearest)
     })],
     evidence: &["MPIR_CVAR_CH4_OFI_PREF_NIC"],
-    // for MPIs derived from MPICH
+    // names of MPIs that derive from MPICH: Intel MPI, MVAPICH
     doubtful: "I_MPI_* MV2_*",
     ..Library::NONE
 };

@@ -8,16 +8,16 @@
 //! - NCCL 2.8 to 2.30: `=eth0` is a whole name, `eth0` a prefix (src/misc/socket.cc, since 2.30
 //!   src/os/linux.cc `ncclOsFindInterfaces`). Without RDMA the interface also carries NCCL's data.
 //! - NVSHMEM: NCCL's parser, IPv4 by default
-//!   (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp). PyTorch copies NCCL's value to
-//!   the unset variable (c10d's `maybe_initialize_env_vars`).
+//!   (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp). If NVSHMEM's variable is unset,
+//!   PyTorch copies NCCL's to it (c10d's `maybe_initialize_env_vars`).
 //! - Gloo: whole names; PyTorch spreads traffic over all (c10d/init.cpp;
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
-//! Slurm gives a step srun's address; no release gives the node's own (`SLURM_SRUN_COMM_HOST`,
-//! 22.05 to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`). In a batch job srun runs on the
-//! first node. The route to srun leaves by the interface of Slurm's traffic. We read only the main
-//! routing table. If srun's address is IPv6, IPv4's default route counts.
+//! Slurm tells a step srun's address (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11:
+//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), and in no release the node's own. In a batch job
+//! srun runs on the first node. We take the interface of the route to srun, which Slurm's traffic
+//! uses; we read only the main routing table. If srun's address is IPv6, IPv4's default route counts.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};

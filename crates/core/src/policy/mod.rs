@@ -30,9 +30,8 @@ pub fn map(topology: &Topology, wish: &Wish) -> NodePlacement {
     map_of(topology, wish, None, &[])
 }
 
-/// The map for a step. `alone`: the GPUs of a job that is alone on the node, for `spread`. `were`:
-/// the rails of the step's map, for a task that may not open some of them; its closed rails count
-/// as broken.
+/// The map for a step or a task. `alone`: the GPUs of a job that is alone on the node, for `spread`.
+/// `were`: for a task, the rails of its step's map; rails that it may not open count as broken.
 pub fn map_of(
     node: &Topology,
     wish: &Wish,

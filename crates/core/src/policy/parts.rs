@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 
 pub(super) struct Part {
     pub(super) nearest: RailSet,
-    /// number of GPUs, itself included, with a rail of `nearest` among their nearest
+    /// number of GPUs, this one included, whose nearest rails overlap `nearest`
     pub(super) sharers: usize,
     /// number of rails in its even part, at least one
     pub(super) rails: usize,
