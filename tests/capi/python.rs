@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a Python text prints that may use raw.py, the module and its example; `None` without Python.
+/// Output of a Python text that may use raw.py, the module and its example; `None` without Python.
 pub fn python(text: &str) -> Option<String> {
     let mut command = Command::new("python3");
     command

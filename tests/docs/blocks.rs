@@ -6,7 +6,7 @@ use nic_placement_fleet::doctor::table::{CHECKS, CONFIGURATION, Check};
 use nic_placement_fleet::trial::report::{self, TrialReport};
 use nic_placement_launch::judge::rebinding::{self, Row};
 
-/// How one kind of document writes one option.
+/// The form in which one kind of document writes one option.
 struct Style {
     entry: fn(&Spec) -> String,
 }

@@ -1,4 +1,4 @@
-//! What connects GPUs with each other, as far as files say it: for people to compare. No decision uses it.
+//! Links between GPUs, as far as files say them: for people to compare. No decision uses them.
 
 use crate::describe::{FileFormat, contents, format_of};
 use crate::import::{self, GpuLinks};

@@ -1,4 +1,4 @@
-//! How far long work is, as one line on a terminal; nothing in a pipe.
+//! Progress of long work, as one line on a terminal; nothing in a pipe.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -29,7 +29,7 @@ use std::time::{Duration, SystemTime};
 /// since the system was started and not too long ago, and if it names the devices that are there; else it reads the node
 /// itself.
 ///
-/// Where the bus hides which GPU and NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml, unless
+/// If the bus hides which GPU and NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml, unless
 /// there is one that no refresh has written.
 ///
 /// For each {map_file:FORMAT} in plugstack.conf's set= the node's map is kept there too: node.map-FORMAT.json.

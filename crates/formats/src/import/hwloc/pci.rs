@@ -160,7 +160,7 @@ impl<'f> Bus<'f> {
         })
     }
 
-    /// Those of the innermost object around a device that is no I/O object.
+    /// CPUs of the innermost object around a device that is no I/O object.
     fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
