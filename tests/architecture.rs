@@ -1,6 +1,6 @@
 //! The walls of ARCHITECTURE.md as a test.
 //!
-//! Cargo keeps the packages apart, and clippy finds an `unsafe` without its reason, a forgotten `dbg!` and a function that is
+//! Cargo keeps the packages apart, and clippy finds an `unsafe` without its reason, debugging macros and a function that is
 //! too long (clippy.toml).  This test keeps the modules of a package apart: which may use which, which files may hold
 //! `unsafe`, files, the environment and the clock, and that no modules use one another in a circle.  It knows no types, so it
 //! sees a path only where it is written.
