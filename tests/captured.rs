@@ -1,5 +1,6 @@
 //! Machines that were captured as a directory or a tar; some of the captures are spoiled on purpose.
 
+use nic_placement_testing::snapshot_of;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -41,9 +42,8 @@ fn tool(arguments: &[&str]) -> (String, String, bool) {
 
 /// A DGX H100's tree below `place`/machine.
 fn unpacked(place: &Place) -> PathBuf {
-    let (manifest, _, _) = tool(&["snapshot", "--machine", "dgx-h100"]);
     let file = place.0.join("dgx.machine");
-    fs::write(&file, manifest).unwrap();
+    fs::write(&file, snapshot_of("dgx-h100")).unwrap();
     let machine = place.0.join("machine");
     let (_, errors, done) = tool(&[
         "snapshot",

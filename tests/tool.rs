@@ -217,7 +217,7 @@ fn a_plan_loses_nothing_of_what_its_json_says() {
 /// A node whose every free text would clear a terminal, change its colour, or begin a new line.
 fn hostile(place: &Place) -> [String; 2] {
     let bad = "\x1b[2J\u{9b}31m\u{7f}\u{202e}\x07\0";
-    let manifest = printed(&["snapshot", "--machine", "dgx-h100"])
+    let manifest = nic_placement_testing::snapshot_of("dgx-h100")
         .replace("Model: \t NVIDIA", &format!("Model: \t {bad}NVIDIA"))
         .replace("mlx5_0", &format!("mlx5{bad}_0"))
         .replace("ibp64s0", &format!("ib{bad}"))
@@ -229,7 +229,7 @@ fn hostile(place: &Place) -> [String; 2] {
     // unlike a text of lines, a directory can have a name with a new line in it, but none with a NUL
     let clean = place.file(
         "clean.machine",
-        &printed(&["snapshot", "--machine", "dgx-h100"]),
+        &nic_placement_testing::snapshot_of("dgx-h100"),
     );
     let directory = place.0.join("tree");
     assert!(

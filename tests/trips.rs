@@ -16,10 +16,10 @@ use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topol
 use nic_placement_core::wish::Wish;
 use nic_placement_formats::describe::{self, FileFormat, describe_as, format_of};
 use nic_placement_formats::import::nccl;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_formats::{file, manifest, node_file};
 use nic_placement_node::cache;
 use nic_placement_node::discover::manifest::{Entry, Manifest};
+use nic_placement_testing::synthesise::synthesise;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

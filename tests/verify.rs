@@ -334,7 +334,7 @@ impl Open {
             assert!(output.status.success(), "{arguments:?}: {output:?}");
             output.stdout
         };
-        let machine = run(&["snapshot", "--machine", "dgx-h100"]);
+        let machine = nic_placement_testing::snapshot_of("dgx-h100");
         fs::write(open.0.join("machine"), machine).unwrap();
         run(&["snapshot", "--unpack", "machine", "tree"]);
         assert!(

@@ -181,16 +181,7 @@ impl Site {
         let tree = self.dir.join("machines").join(name);
         if !tree.exists() {
             let manifest = self.dir.join(format!("machines/{model}.manifest"));
-            let text = Command::new(&self.command)
-                .args(["snapshot", "--machine", model])
-                .output();
-            let text = text.expect("`nic-placement snapshot`");
-            assert!(
-                text.status.success(),
-                "snapshot: {}",
-                String::from_utf8_lossy(&text.stderr)
-            );
-            fs::write(&manifest, text.stdout).expect("the manifest");
+            fs::write(&manifest, nic_placement_testing::snapshot_of(model)).expect("the manifest");
             let unpacked = Command::new(&self.command)
                 .args(["snapshot", "--unpack"])
                 .arg(&manifest)

@@ -275,11 +275,7 @@ fn a_variable_that_is_no_text_is_handed_on() {
 fn another_machine_s_description_sets_variables_of_its_captured_tree_and_binds_nobody() {
     let folder = harness::private_folder("exec-alone");
     let file = folder.join("dgx.machine");
-    let snapshot = Command::new(TOOL)
-        .args(["snapshot", "--machine", "dgx-h100"])
-        .output()
-        .unwrap();
-    std::fs::write(&file, snapshot.stdout).unwrap();
+    std::fs::write(&file, nic_placement_testing::snapshot_of("dgx-h100")).unwrap();
     let show = |file: &Path, more: &[&str]| {
         let mut command = exec(&[
             "verbose",

@@ -4,8 +4,8 @@
 
 use nic_placement_cli::commands::snapshot;
 use nic_placement_formats::manifest;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::platform;
+use nic_placement_testing::synthesise::synthesise;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -44,11 +44,7 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
     let manifest = tree.with_extension("machine");
     let _ = std::fs::remove_dir_all(&tree);
     let tool = env!("CARGO_BIN_EXE_nic-placement");
-    std::fs::write(
-        &manifest,
-        printed(Command::new(tool).args(["snapshot", "--machine", "dgx-h100"])),
-    )
-    .unwrap();
+    std::fs::write(&manifest, nic_placement_testing::snapshot_of("dgx-h100")).unwrap();
     printed(
         Command::new(tool)
             .args(["snapshot", "--unpack"])
@@ -122,7 +118,7 @@ pub fn the_tool_for_arm_prints_the_same_bytes() {
         &["show", "--machine", "dgx-h100"],
         &["show", "--machine", "dgx-h100", "--gpu", "3"],
         &["map", "--machine", "dgx-h100"],
-        &["snapshot", "--machine", "frontier"],
+        &["show", "--machine", "frontier", "--json"],
     ] {
         let [x86, arm] = folders().map(|(folder, words)| {
             printed(command(&words, &folder.join("usr/bin/nic-placement")).args(arguments))

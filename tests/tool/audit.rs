@@ -230,7 +230,7 @@ fn what_check_prints_an_audit_reads() {
 
 #[test]
 fn check_tells_the_firmware_the_versions_and_the_host_that_the_node_s_files_name() {
-    let node = String::from_utf8(run(&["snapshot", "--machine", "dgx-h100"]).stdout).unwrap();
+    let node = nic_placement_testing::snapshot_of("dgx-h100");
     let files = [
         ("proc/sys/kernel/hostname", "gpu007.cluster.example"),
         ("proc/sys/kernel/osrelease", "6.8.0-31"),

@@ -98,7 +98,7 @@ impl First {
         let at = |name: &str| self.path(name).display().to_string();
         fs::write(
             self.path("manifest"),
-            words(&["snapshot", "--machine", MACHINE]),
+            nic_placement_testing::snapshot_of(MACHINE),
         )
         .unwrap();
         words(&["snapshot", "--unpack", &at("manifest"), &at("tree")]);

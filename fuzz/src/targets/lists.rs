@@ -11,9 +11,9 @@ use nic_placement_core::topology::{
 };
 use nic_placement_fleet::audit::hostlist::compressed;
 use nic_placement_fleet::doctor::releases;
-use nic_placement_formats::synthesise::modalias;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_node::platform;
+use nic_placement_testing::synthesise::modalias;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 

@@ -5,12 +5,12 @@ use super::built::Bytes;
 use super::{formats, held};
 use nic_placement_core::topology::Provenance;
 use nic_placement_formats::file;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::discover::manifest::{Entry, normalise};
 use nic_placement_node::discover::registered::{difference, links, registered};
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::platform;
 use nic_placement_node::read_root;
+use nic_placement_testing::synthesise::synthesise;
 
 pub(super) const MODELS: [&str; 6] = [
     "dgx-spark",

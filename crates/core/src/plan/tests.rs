@@ -9,10 +9,10 @@ use crate::topology::CpuSet;
 use crate::topology::GpuIndex;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
 use crate::wish::Admin;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::discover::manifest::{Entry, Manifest};
 use nic_placement_node::discover::{Root, Scope, discover};
 use nic_placement_node::platform;
+use nic_placement_testing::synthesise::synthesise;
 
 mod seen;
 

@@ -11,8 +11,8 @@ use super::reason;
 use super::table::{CHECKS, Check, PAGE, codes, widest_code};
 use crate::audit::report::{Finding, Level};
 use cases::Case;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::platform::MODELS;
+use nic_placement_testing::synthesise::synthesise;
 use std::collections::BTreeSet;
 use world::World;
 

@@ -9,7 +9,7 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` (crates/formats) writes these files for a snapshot of a model, a matrix or a
+//! `synthesise` (testing) writes these files for a snapshot of a model, a matrix or a
 //! topology file. Live discovery does not read them.
 
 use super::{Root, is_address};

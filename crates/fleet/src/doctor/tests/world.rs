@@ -8,10 +8,10 @@ use crate::doctor::{Examined, examine};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{Nic, PciAddress, PciFunction, Provenance, Topology};
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::discover::manifest::Entry;
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::read_root;
+use nic_placement_testing::synthesise::synthesise;
 use std::collections::BTreeSet;
 
 /// What a test says of facts that no file tells.

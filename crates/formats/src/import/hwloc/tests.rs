@@ -81,7 +81,7 @@ fn what_the_processors_are_is_told_by_the_packages() {
             .unwrap()
             .0
             .processor
-            .map(|processor| crate::synthesise::modalias(&processor))
+            .map(|processor| nic_placement_testing::synthesise::modalias(&processor))
     };
     let info = |name: &str, value: &str| format!("<info name=\"{name}\" value=\"{value}\"/>");
     let intel = [
