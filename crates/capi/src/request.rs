@@ -13,7 +13,6 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What the field `format` says.
 const FORMAT: &str = "nic-placement request";
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
 const VERSION: u32 = 1;
@@ -22,7 +21,6 @@ const MOST_CPUS: u32 = 8192;
 /// Bytes, at most: a node's description, and the environment of a task, of which Linux lets execve(2) take 6 MiB.
 pub(crate) const MAX_BYTES: usize = file::MAX_BYTES + 6 * 1024 * 1024;
 
-/// A request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
@@ -31,13 +29,11 @@ pub(crate) struct Request {
     #[serde(rename = "version")]
     _version: u32,
     node: Option<Described>,
-    /// is it about this node?
     #[serde(skip)]
     pub(crate) is_here: bool,
     /// an admin's, as they stand behind the plugin's path in plugstack.conf
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
-    /// the option's
     pub(crate) words: Option<String>,
     gpus: Option<String>,
     #[serde(rename = "tasks")]
@@ -52,29 +48,23 @@ pub(crate) struct Request {
     cpus: Option<String>,
     #[serde(default)]
     alone_on_node: bool,
-    /// the local id of the one task that is asked for
     pub(crate) task: Option<u32>,
     /// the number of the process that asks, among how many on its node
     pub(crate) local_rank: Option<u32>,
     pub(crate) local_size: Option<u32>,
-    /// what the task has in its environment already
     #[serde(default)]
     pub(crate) environment: Present,
-    /// how one task is told of
     #[serde(default, rename = "as")]
     pub(crate) form: Form,
-    /// a format of `nic-placement map`
     pub(crate) map: Option<String>,
     /// ignored: requests to 1.0 named the host of a rankfile
     #[serde(rename = "host")]
     _host: Option<IgnoredAny>,
 }
 
-/// How one task is told of.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
-    /// as an entry of the plan
     #[default]
     Json,
     /// for programs without a reader of JSON
@@ -85,9 +75,7 @@ pub(crate) enum Form {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Described {
-    /// a built-in model
     Machine(String),
-    /// a topology file's content
     Topology(Box<Document>),
 }
 

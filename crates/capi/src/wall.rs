@@ -9,7 +9,6 @@ use std::ffi::{CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// A call.
 pub(crate) type Call = fn(&str) -> Result<String, Failure>;
 
 /// Characters of a failure's text, at most: a request may hold megabytes, and a text quotes it.
@@ -32,7 +31,6 @@ pub(crate) fn is_readable(is_null: bool, length: usize) -> Result<(), Failure> {
     }
 }
 
-/// The call's answer, or why there is none, with the number that says which.
 pub(crate) fn answer(call: Call, request: Result<&[u8], Failure>) -> (c_int, CString) {
     quiet();
     let answered = catch_unwind(AssertUnwindSafe(|| {

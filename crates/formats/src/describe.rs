@@ -11,7 +11,6 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The node that `--machine` or `--topology` means, or this one.
 pub fn read_node(
     source: &NodeSource,
     scope: Scope,
@@ -118,7 +117,6 @@ pub const MAX_FILE: usize = 256 * 1024 * 1024;
 pub enum FileFormat {
     /// the project's own topology JSON
     Json,
-    /// what `refresh` writes
     NodeFile,
     Sysfs,
     Hwloc,

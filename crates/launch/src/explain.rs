@@ -39,7 +39,6 @@ pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
 ];
 
 pub trait Explain {
-    /// As [`pairs`].
     fn explain(&self, gpu: GpuIndex) -> Vec<Pair>;
 }
 

@@ -6,7 +6,6 @@ use std::fmt;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadGpuList {
-    /// not a list of GPUs on any node
     Written(String),
     Absent(String),
 }

@@ -135,7 +135,6 @@ pub const USUAL: &str = "/etc/slurm/slurm.conf";
 /// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
-/// `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
     let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
@@ -155,7 +154,6 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
 
 #[derive(Default)]
 pub struct PluginLines {
-    /// lines that load plugins, in the order in which Slurm loads them
     pub lines: Vec<PluginLine>,
     pub findings: Vec<Diagnostic>,
     pub files: Vec<PathBuf>,

@@ -23,7 +23,6 @@ const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M c
     task-epilog= task-prolog= threads-per-core= time=t time-min= tmp= unbuffered.u verbose.v wait=W wckey= \
     x11?";
 
-/// The last value of each option.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SrunLine {
     values: BTreeMap<&'static str, String>,
@@ -85,7 +84,6 @@ impl SrunLine {
         Ok(kind)
     }
 
-    /// The plugin's words.
     pub fn words(&self) -> Option<&str> {
         self.values.get("nic-placement").map(String::as_str)
     }
@@ -111,12 +109,10 @@ impl SrunLine {
         }
     }
 
-    /// One of these values.
     fn one_of(&self, name: &str, known: &[&'static str]) -> Result<Option<&'static str>, String> {
         let Some(text) = self.values.get(name) else {
             return Ok(None);
         };
-        // words that only report
         let mut ways = text
             .split(',')
             .filter(|word| !["verbose", "v", "quiet", "q"].contains(word));

@@ -16,7 +16,6 @@ pub enum Objects {
     Devices,
     /// the kernel asks the device for the state of each
     QueuePairs,
-    /// registered memory
     Regions,
     Domains,
     /// one for each time that a process opened the device; since Linux 5.15
@@ -33,7 +32,6 @@ const KERNEL_NAME: u16 = 29;
 const DOMAIN: u16 = 60;
 const CONTEXT: u16 = 64;
 
-/// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
 
 impl Objects {
@@ -48,7 +46,6 @@ impl Objects {
         }
     }
 
-    /// Asks for all of them, of one device.
     pub fn request(self, device: Option<u32>) -> Vec<u8> {
         /// `NLM_F_REQUEST | NLM_F_DUMP` of include/uapi/linux/netlink.h.
         const FLAGS: u16 = 0x301;
@@ -133,7 +130,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Attributes with their numbers; one that is cut off ends them.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
     const NUMBER: u16 = 0x3fff;
@@ -188,7 +184,6 @@ pub struct Held {
 }
 
 impl Held {
-    /// Adds the objects of another process.
     pub fn add(&mut self, other: &Held) {
         self.with(other, |mine, others| mine + others);
     }
@@ -212,7 +207,6 @@ impl Held {
     }
 }
 
-/// Objects by thread, and by the device's name.
 #[derive(Default)]
 pub struct Holdings {
     pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
@@ -220,7 +214,6 @@ pub struct Holdings {
     pub unowned: u32,
 }
 
-/// Joins the answers.
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
     let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice).iter();
     let threads: BTreeMap<_, _> = of(Objects::Contexts)

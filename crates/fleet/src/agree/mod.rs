@@ -36,7 +36,6 @@ impl NodeWord {
     }
 }
 
-/// Nodes that differ alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dissent {
     pub nodes: String,
@@ -52,7 +51,6 @@ pub struct Compared {
     /// the word of most nodes; of two as common that with fewer NICs left out
     pub usual: Agreement,
     pub alike: usize,
-    /// in order of the nodes' names
     pub dissents: Vec<Dissent>,
 }
 
@@ -204,7 +202,6 @@ fn by_subnets<'a>(here: &'a [RailWord], usual: &[RailWord]) -> Option<Vec<&'a Ra
     order.filter(|_| of.len() == here.len())
 }
 
-/// `mlx5_0:1 mlx5_1:1`
 fn names(rails: &[RailWord]) -> String {
     rails
         .iter()

@@ -41,7 +41,6 @@ fn unknown(why: &str) -> Result<&'static str, Answer> {
     Err(Answer::Unknown(why.to_string()))
 }
 
-/// The NIC driver's access to the GPU's memory, or the reason why it has none.
 fn memory(
     subject: &Examined,
     facts: &HostFacts,

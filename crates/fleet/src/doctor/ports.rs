@@ -56,7 +56,6 @@ pub fn nic_broken(subject: &Examined) -> Verdicts {
     or_ok(broken, (!map.rails.is_empty()).then(good))
 }
 
-/// Ports that came up at less than others of their device.
 pub fn nic_slower(subject: &Examined) -> Verdicts {
     subject
         .plan
@@ -75,7 +74,6 @@ pub fn nic_slower(subject: &Examined) -> Verdicts {
 /// PCI device, number of ports and purpose, alike on sibling cards.
 type Kind = (Option<u16>, usize, Option<String>);
 
-/// A card: all functions of one device.
 #[derive(Default)]
 struct Card<'a> {
     kind: Kind,
@@ -195,7 +193,6 @@ fn with_interfaces<'a>(
         .collect()
 }
 
-/// Ports that say they are active and interfaces that say nothing passes.
 fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Verdicts {
     let down: Vec<_> = all
         .iter()

@@ -68,7 +68,6 @@ pub fn redirects(config: ConfigSpace) -> bool {
     })
 }
 
-/// The flags that are set, in the words of lspci.
 fn shown(acs: u16) -> String {
     [
         "SrcValid",

@@ -29,13 +29,10 @@ pub struct FabricRails {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
-    /// its NICs on most nodes
     pub nics: Vec<String>,
     /// its switches: one for each group of nodes
     pub leaves: Vec<String>,
-    /// cables that are where they belong
     pub right: usize,
-    /// ports that belong to it
     pub ports: usize,
 }
 
@@ -43,20 +40,15 @@ pub struct CabledRail {
 #[serde(rename_all = "kebab-case")]
 pub enum RailReach {
     NoRails,
-    /// switches connect all rails
     Together,
-    /// no switch connects two rails
     Isolated,
-    /// groups of rails that switches connect
     Partly(Vec<Vec<usize>>),
-    /// no source lists the links between switches
     NotKnown,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct AdvisedLine {
     pub line: String,
-    /// when it is right
     pub why: String,
 }
 
@@ -64,7 +56,6 @@ pub struct AdvisedLine {
 pub struct CabledSwitch {
     pub switch: String,
     pub rail: Option<usize>,
-    /// as a list of Slurm's
     pub nodes: String,
 }
 
@@ -81,7 +72,6 @@ pub struct CabledPort {
     /// `null` without a link, and where the sources name several
     pub switch: Option<String>,
     pub switch_port: Option<String>,
-    /// the rail of that switch
     pub rail: Option<usize>,
     /// the switch that most nodes beside it have there, if it is another
     pub belongs: Option<String>,
@@ -152,7 +142,6 @@ impl FabricRails {
         }
     }
 
-    /// `unread` has the reasons for inputs that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
         /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;

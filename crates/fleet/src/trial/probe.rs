@@ -15,35 +15,27 @@ pub struct Probe {
     pub local_id: Option<u32>,
     pub rank: Option<u32>,
     pub drivers: Vec<ProbedDriver>,
-    /// the GPUs of its marker
     pub taken: Option<Vec<PciAddress>>,
     /// the NICs of its marker, as `mlx5_0:1`
     pub nics: Vec<String>,
-    /// the CPUs that the kernel lets it use
     pub cpus: Option<CpuSet>,
-    /// the CPUs of its marker
     pub set_cpus: Option<CpuSet>,
     /// its memory policy: `default`, `prefer:NODES`, `bind:NODES` or `other`
     pub memory: Option<String>,
-    /// of its first CUDA device
     pub copies: Option<CopyRates>,
-    /// reasons for absent copies
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDriver {
-    /// `cuda` or `hip`
     pub name: String,
     pub version: Option<i32>,
-    /// in the driver's order
     pub devices: Vec<ProbedDevice>,
     pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDevice {
-    /// as the driver writes it
     pub address: String,
     pub uuid: Option<String>,
     pub name: Option<String>,
@@ -65,9 +57,7 @@ pub enum Identity {
         driver: Vec<PciAddress>,
         taken: Vec<PciAddress>,
     },
-    /// no driver is there, or none answers: the reason
     NotTried(String),
-    /// the task has no marker
     NotPlaced,
 }
 
@@ -77,7 +67,6 @@ impl Probe {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads one line; `None` for another text or version.
     pub fn from_json(line: &str) -> Option<Probe> {
         let probe: Probe = serde_json::from_str(line).ok()?;
         (probe.format == FORMAT && probe.version == VERSION).then_some(probe)

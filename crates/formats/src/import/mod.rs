@@ -74,7 +74,6 @@ fn processor(
     Some(Processor { arch, x86 })
 }
 
-/// Foreign text as a message may show it.
 fn shown(text: &str) -> Shown<'_> {
     Shown::word(text, 60)
 }
@@ -97,7 +96,6 @@ fn host_of(address: PciAddress) -> HostBridge {
     HostBridge { domain, bus }
 }
 
-/// The first function of the n-th bus from a domain on.
 fn nth_bus(domain: u32, nth: u32) -> PciAddress {
     PciAddress {
         domain: domain + (nth >> 8),
@@ -113,7 +111,6 @@ fn number(digits: &str) -> Option<u32> {
     number.filter(|number| number.to_string() == digits)
 }
 
-/// A number of at most so many hexadecimal digits.
 fn hex(digits: &str, most: usize) -> Option<u32> {
     // `from_str_radix` accepts a sign, which no id has
     let fits =

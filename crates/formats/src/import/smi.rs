@@ -151,7 +151,6 @@ fn invented(bus: u8) -> PciAddress {
     nth_bus(INVENTED_DOMAIN, bus.into())
 }
 
-/// A function below a host bridge of its own.
 fn alone(address: PciAddress) -> PciFunction {
     PciFunction::new(address, PciParent::Host(host_of(address)))
 }
@@ -165,7 +164,6 @@ fn is_nic_number(label: &str) -> bool {
     label.strip_prefix("NIC").and_then(number).is_some()
 }
 
-/// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
     let shown = labels

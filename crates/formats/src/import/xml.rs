@@ -102,7 +102,6 @@ fn count(text: &str) -> Result<()> {
 
 #[derive(Default)]
 struct Tag {
-    /// bytes, from `<` to `>`
     length: usize,
     /// quoted values, one for each attribute
     values: usize,
@@ -110,7 +109,6 @@ struct Tag {
     namespaces: usize,
     /// true if a `[` stands outside the values
     brackets: bool,
-    /// true if it ends with `/>`
     is_closed: bool,
 }
 

@@ -17,7 +17,6 @@ pub enum PlaceKind {
     HostBridge(HostBridge),
     /// the package of two GPUs, by the first, with all below their host bridges
     Package(PciAddress),
-    /// a bridge that several cards stand below
     Switch(PciAddress),
     /// cards that stated paths join, at most this far, by the first: the bus hides their switch
     Stated(PathType, PciAddress),
@@ -26,11 +25,9 @@ pub enum PlaceKind {
     Card(PciAddress),
 }
 
-/// A place, its own devices in PCI order, and the places in it.
 #[derive(Clone)]
 pub struct NodePlace {
     pub kind: PlaceKind,
-    /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     pub nics: Vec<NicIndex>,
     pub places: Vec<NodePlace>,
@@ -180,7 +177,6 @@ fn groups(topology: &Topology) -> Groups {
         .collect()
 }
 
-/// The places around a card, the largest first.
 fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
     if !groups.is_empty() {
         return groups
@@ -231,7 +227,6 @@ impl NodePlace {
         }
     }
 
-    /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
         self.gpus
             .iter()

@@ -5,7 +5,6 @@ use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topo
 
 pub struct List {
     pub variable: &'static str,
-    /// the NICs that it is about
     pub kind: NicKind,
     /// true if the library uses all that it admits, else the best for each GPU
     pub uses_all: bool,
@@ -48,12 +47,10 @@ impl List {
             .numbered_nics()
             .filter(|(_, nic)| nic.kind == self.kind)
             .flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
-        // as far as is known
         ports.filter(|(_, port)| matches!(port.state, PortState::Active | PortState::Unknown))
     }
 }
 
-/// The variables that list NICs, each with the library that reads it.
 pub const LISTS: [(&str, List); 7] = [
     ("UCX", UCX),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
@@ -209,12 +206,10 @@ pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }
 
-/// Names without ports, with white space around them taken away.
 fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
     entries(list).any(|entry| nic.name == entry.trim())
 }
 
-/// Is there a mark before a value, and what follows it?
 fn marked(value: &str, mark: char) -> (bool, &str) {
     value
         .strip_prefix(mark)

@@ -63,24 +63,20 @@ pub struct Checked<'a> {
     /// the task's environment, [`variables`] of it at least
     pub present: &'a Present,
     pub topology: &'a Topology,
-    /// its map
     pub node: &'a NodePlacement,
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
     /// words of the program's command that matter
     pub words: &'a [&'static str],
-    /// does the task get CPUs of ours?
     pub is_bound: bool,
     pub fabric: Fabric,
     /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
-    /// reads a file with the task's rights
     pub read: ReadFile<'a>,
 }
 
 impl<'a> Checked<'a> {
-    /// A variable's value, if it is not empty.
     fn value(&self, name: &str) -> Option<&'a str> {
         let value = self.present.get(name)?;
         (!value.is_empty()).then_some(value)
@@ -147,7 +143,6 @@ fn number(value: &str) -> Option<i64> {
     value.trim().parse().ok()
 }
 
-/// The text, if this holds.
 fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
     is_wrong.then(|| text.into()).into_iter().collect()
 }

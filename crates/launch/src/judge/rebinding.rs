@@ -7,7 +7,6 @@
 #[derive(Debug)]
 pub struct Row {
     pub when: &'static str,
-    /// by what it is recognised
     pub conditions: &'static str,
     /// the program and its release
     pub of: &'static str,

@@ -10,11 +10,9 @@ use nic_placement_core::topology::Topology;
 const MAX_PROCESSES: u32 = 4096;
 
 struct LauncherKind {
-    /// the process's number on its node
     local: &'static str,
     /// how many processes there are on the node: the first that is a count
     counts: &'static [&'static str],
-    /// its number among all, and how many these are
     world: [&'static str; 2],
 }
 
@@ -115,7 +113,6 @@ pub struct Numbering {
     pub repeats_slurm: bool,
     pub(super) global: u32,
     pub(super) total: u32,
-    /// a number that is not understood
     pub doubt: Option<String>,
 }
 
@@ -125,7 +122,6 @@ impl Numbering {
         self.rank.as_ref().is_none_or(|rank| rank.number == 0)
     }
 
-    /// Did Slurm start it, with no launcher between?
     pub fn is_slurms(&self) -> bool {
         self.variable == Some(SLURM)
     }
@@ -354,13 +350,11 @@ fn virtual_number(values: &Present) -> Option<u32> {
 
 /// A process among those that a launcher started on its node.
 pub struct Rank {
-    /// from 0
     pub number: u32,
     /// number of processes; `None` if neither a launcher nor the user says it
     pub of: Option<u32>,
     /// the variable or option that gave the number, such as `LOCAL_RANK=3`
     pub said: String,
-    /// true if the user named the number, false for a launcher
     pub by_user: bool,
 }
 

@@ -110,7 +110,6 @@ impl Running {
         self.child.id()
     }
 
-    /// Passes signals on until the program has ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {

@@ -35,9 +35,7 @@ use std::time::Duration;
 const LOOKED_AT: &str = "What is looked at";
 const OUTPUT: &str = "Output";
 
-/// The status where the worst is to be put right.
 const WARN: u8 = 3;
-/// The status where the node is worse than its kind.
 const FAIL: u8 = 4;
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
@@ -112,7 +110,6 @@ pub(super) struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// The command line of the process that finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
         let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -143,7 +140,6 @@ impl CheckOptions {
         self.lock.clone().or(beside.map(PathBuf::from))
     }
 
-    /// Tells the parent that only hardware is left to wait for.
     fn tell_settled(&self) -> io::Result<()> {
         match self.settled {
             true => health::tell_settled(),
@@ -249,7 +245,6 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     Err(ending(status, format!("check: {said}")))
 }
 
-/// A check's code and the gap behind it.
 fn column(code: &str) -> String {
     format!("{code:width$}  ", width = widest_code())
 }
@@ -286,7 +281,6 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     }
 }
 
-/// The node as a step reads it; with a node file no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
     options: &CheckOptions,

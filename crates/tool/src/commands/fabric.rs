@@ -16,10 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Lines of one sort that are printed; JSON has all.
 const SHOWN: usize = 40;
 
-/// Leaves of a rail that are printed.
 const LEAVES: usize = 4;
 
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
@@ -288,7 +286,6 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     more(lines.len(), page);
 }
 
-/// The node, if the fault is on one alone, and its text.
 fn text(fault: &CableFault) -> (Option<&str>, String) {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
     let on = |cable: &FaultyCable| match &cable.on {

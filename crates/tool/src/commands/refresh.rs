@@ -189,9 +189,7 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
 
 enum There {
     Nothing,
-    /// an earlier refresh wrote it
     Ours(Vec<u8>),
-    /// the reason why it is not ours
     Anothers(String),
 }
 

@@ -101,7 +101,6 @@ fn labelled(text: &str) -> BTreeMap<&str, String> {
     bodies
 }
 
-/// A document, or null with a note.
 fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     let label = Shown::word(label, 80);
     if piece.len() > MAX_DOCUMENT {
@@ -122,7 +121,6 @@ fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     }
 }
 
-/// The node itself, or a neighbour that an interface hears.
 #[derive(Default)]
 struct Chassis {
     id: String,

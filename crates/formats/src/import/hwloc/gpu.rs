@@ -52,7 +52,6 @@ fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
 
 pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
-    // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();
     let mut homeless: Vec<&str> = Vec::new();
     for object in file.of("OSDev") {
@@ -172,7 +171,6 @@ fn amd_uuid(text: &str) -> Option<String> {
     Some(format!("GPU-{number:016x}"))
 }
 
-/// Removes a value from all GPUs that share it.
 fn once(
     to: &mut Imported,
     what: &str,

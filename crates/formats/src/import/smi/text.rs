@@ -8,7 +8,6 @@ const MAX_LINE: usize = 64 * 1024;
 /// The most lines.  A whole bug report has some hundreds.
 const MAX_LINES: usize = 100_000;
 
-/// A line that is not blank.
 pub struct TextLine {
     pub number: u32,
     pub text: String,

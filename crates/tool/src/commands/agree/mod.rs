@@ -167,7 +167,6 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     Ok(words.transpose()?)
 }
 
-/// This node's agreement, for a step of this user that asks for nothing.
 fn own_word() -> Result<NodeWord, Failure> {
     let value = |name: &str| std::env::var(name).ok();
     let (found, _) = plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref(), |name| {

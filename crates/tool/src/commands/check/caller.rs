@@ -58,7 +58,6 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     paths.filter_map(of_file).collect()
 }
 
-/// The names of our variables that the text of such a file sets, sorted.
 fn set_in(text: &str) -> Vec<String> {
     let lines = (FILES.lines)(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
@@ -94,7 +93,6 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         },
         ..Task::default()
     };
-    // another machine's files are not here
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
-    /// still running, with its output so far
     Waits(Vec<u8>),
 }
 
@@ -42,12 +41,12 @@ pub(super) fn tell_settled() -> io::Result<()> {
 
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
 
-/// The lock, or the state of the check that has it.
 enum Lock {
-    /// `None` if there is no place for one
     Ours(Option<File>),
     /// another check's until the end; true if hardware is all that it can wait for
-    Theirs { settled: bool },
+    Theirs {
+        settled: bool,
+    },
 }
 
 /// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
@@ -119,7 +118,6 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
                 let settled = file.metadata().is_ok_and(|facts| facts.len() > 0);
                 return Lock::Theirs { settled };
             }
-            // a file system without locks
             Err(_) => return Lock::Ours(None),
         }
     }
@@ -142,7 +140,6 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     loop {
         match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
-            // a process closes its output at its end
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;

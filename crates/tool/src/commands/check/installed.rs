@@ -135,7 +135,6 @@ fn owned(path: &Path) -> Option<Owned> {
     })
 }
 
-/// Settings of steps on that node, in no partition, that do not ask.
 fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
     let decides = |text: &str| text.starts_with("default=") || text.starts_with("rollout=");
     let mut all: Vec<(String, String)> = Vec::new();

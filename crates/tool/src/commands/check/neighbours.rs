@@ -31,7 +31,6 @@ pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
 
 /// Root runs the program as the user that may write its file: on Debian the agent's own.
 fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
-    /// Group and others may write.
     const OTHERS: u32 = 0o022;
     let file = fs::metadata(program)
         .ok()

@@ -32,7 +32,6 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Its lines, each of at most `width` characters.
     pub(super) fn lines(&self, width: usize) -> Vec<Text> {
         let widths = self.widths(width);
         self.rows
@@ -92,7 +91,6 @@ impl Table {
         widths
     }
 
-    /// Lines that all rows take.
     fn height(&self, widths: &[usize]) -> usize {
         let lines = |(cell, &width): (&Text, &usize)| cell.lines(width.max(1), width.max(1)).len();
         let of_row = |row: &Vec<Text>| row.iter().zip(widths).map(lines).max().unwrap_or(0);

@@ -9,15 +9,10 @@ use std::fmt::{Display, Write};
 pub(in crate::commands) enum Style {
     #[default]
     Plain,
-    /// above a column or a paragraph
     Heading,
-    /// a path below one PCIe host bridge
     Near,
-    /// a path between sockets
     Far,
-    /// what does not work
     Wrong,
-    /// what is not used
     Faint,
 }
 
@@ -66,7 +61,6 @@ impl Text {
         Text::styled(path, style)
     }
 
-    /// Kept on one line where it fits there.
     pub(in crate::commands) fn unbroken(self) -> Text {
         Text(
             self.0
@@ -108,7 +102,6 @@ impl Text {
         self.0.len()
     }
 
-    /// The longest part without an end of a line.
     pub(super) fn longest_part(&self) -> usize {
         let parts = self
             .0
@@ -182,7 +175,6 @@ pub(in crate::commands) fn shown(text: &str) -> String {
             // `escape_debug` is for quoted strings
             '\'' | '"' | '\\' => line.push(letter),
             _ => {
-                // writing to a string cannot fail
                 let _ = write!(line, "{}", letter.escape_debug());
             }
         }

@@ -18,11 +18,9 @@ pub enum Above {
 pub struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
-    /// names of functions with an invented address
     names: BTreeMap<PciAddress, String>,
     /// rates that the topology does not tell: above invented switches and devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
-    /// devices below an invented switch
     joined: BTreeSet<PciAddress>,
 }
 
@@ -93,7 +91,6 @@ impl Places {
         self.below.entry(above).or_default().insert(here);
     }
 
-    /// Puts a device below its switches, and these below their CPU.
     fn hang(&mut self, node: &Topology, device: PciAddress) {
         let mut here = device;
         // a way that ends at a host bridge cannot be a circle
@@ -230,7 +227,6 @@ fn groups(node: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAd
         .collect()
 }
 
-/// Parts whose members are joined by `is_joined`, in order of their first member.
 fn partition(
     all: &BTreeSet<PciAddress>,
     is_joined: impl Fn(PciAddress, PciAddress) -> bool,
