@@ -3,7 +3,7 @@
 use super::*;
 use nic_placement_fleet::doctor::installation::TESTED;
 use nic_placement_fleet::doctor::table::{CHECKS, CONFIGURATION, Check};
-use nic_placement_fleet::trial::report::{self, TrialReport};
+use nic_placement_fleet::trial::report::{self, TrialReport, TriedWay};
 use nic_placement_launch::judge::rebinding::{self, Row};
 
 /// The form in which one kind of document writes one option.
@@ -236,11 +236,35 @@ fn sent() -> Vec<TrialReport> {
     names.iter().map(report).collect()
 }
 
+const RESULTS: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
+                       |---|---|---|---|---|\n";
+
+fn result(report: &TrialReport) -> String {
+    let witnesses = report.witnesses.iter();
+    let tried: Vec<_> = witnesses.filter(|of| of.not_tried.is_none()).collect();
+    let agree = tried.iter().filter(|of| of.agrees()).count();
+    let right: usize = report.ways.iter().map(|way| way.agree).sum();
+    let judged: usize = report.ways.iter().map(TriedWay::judged).sum();
+    let far = report.effects.iter().filter_map(|effect| {
+        let share = effect.against_near("far")?.median;
+        Some(format!("{} {share:.0} %", effect.program))
+    });
+    let releases = Vec::from_iter(report.releases.values().cloned());
+    let row = format!(
+        "| {} | {} | {agree} of {} | {right} of {judged} | {} |",
+        report.machine,
+        releases.join(", "),
+        tried.len(),
+        Vec::from_iter(far).join(", ")
+    );
+    row.replace('<', "&lt;") + "\n"
+}
+
 fn results() -> String {
-    let rows: String = sent().iter().map(TrialReport::row).collect();
+    let rows: String = sent().iter().map(result).collect();
     match rows.is_empty() {
         true => "No site has sent a report yet.\n".to_string(),
-        false => report::HEADING.to_string() + &rows,
+        false => RESULTS.to_string() + &rows,
     }
 }
 

@@ -416,32 +416,6 @@ fn many_nodes_with_few_nics_do_not_number_the_rails() {
 }
 
 #[test]
-fn switches_whose_names_count_otherwise_than_the_nics_are_told_for_the_policy_rail() {
-    let mut plugs = plugs(Plan {
-        pods: 2,
-        nodes: 4,
-        nics: 3,
-    });
-    plugs
-        .iter_mut()
-        .for_each(|plug| plug.2 = plug.2.replace("-0", "-9"));
-    let found = rails(&plugs);
-    assert_eq!(
-        found
-            .lines
-            .iter()
-            .map(|line| line.line.as_str())
-            .collect::<Vec<_>>(),
-        ["rails=mlx5_1,mlx5_2,mlx5_0"]
-    );
-    // what names one pod so and the other not counts nothing
-    plugs
-        .iter_mut()
-        .for_each(|plug| plug.2 = plug.2.replace("leaf1-9", "leaf1-0"));
-    assert_nothing(&rails(&plugs));
-}
-
-#[test]
 fn two_planes_of_each_nic_are_rails_of_their_own_and_no_line_names_a_nic_twice() {
     let mut cabling = cabling(&Plugs::new(), false);
     for node in 0..4 {

@@ -157,30 +157,7 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
     .collect()
 }
 
-pub const HEADING: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
-                           |---|---|---|---|---|\n";
-
 impl TrialReport {
-    pub fn row(&self) -> String {
-        let tried = self
-            .witnesses
-            .iter()
-            .filter(|witness| witness.not_tried.is_none());
-        let agree = tried.clone().filter(|witness| witness.agrees()).count();
-        let sum = |of: fn(&TriedWay) -> usize| self.ways.iter().map(of).sum::<usize>();
-        let far = |effect: &Effect| {
-            let far = effect.against_near("far")?;
-            Some(format!("{} {:.0} %", cell(&effect.program), far.median))
-        };
-        row([
-            cell(&self.machine),
-            joined(self.releases.values().map(|release| cell(release)), ", "),
-            format!("{agree} of {}", tried.count()),
-            format!("{} of {}", sum(|way| way.agree), sum(TriedWay::judged)),
-            joined(self.effects.iter().filter_map(far), ", "),
-        ])
-    }
-
     pub fn to_json(&self) -> String {
         // its maps have texts as keys: it cannot fail
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
@@ -245,7 +222,7 @@ impl TrialReport {
 }
 
 impl TriedWay {
-    fn judged(&self) -> usize {
+    pub fn judged(&self) -> usize {
         self.tasks.saturating_sub(self.unasked.values().sum())
     }
 

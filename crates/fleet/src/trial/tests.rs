@@ -217,13 +217,6 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
             "{line} is not in\n{page}"
         );
     }
-    assert!(
-        report()
-            .row()
-            .ends_with("| 1 of 1 | 7 of 8 | ib_write_bw 62 % |\n"),
-        "{}",
-        report().row()
-    );
 }
 
 #[test]
@@ -234,12 +227,7 @@ fn tasks_whose_gpus_differ_are_counted_also_where_they_are_not_told() {
         unasked: [("no driver".to_string(), 3)].into(),
         ..TriedWay::default()
     };
-    let row = TrialReport {
-        ways: vec![way],
-        ..report()
-    }
-    .row();
-    assert!(row.contains("| 1 of 61 |"), "{row}");
+    assert_eq!(way.judged(), 61);
 }
 
 #[test]

@@ -85,10 +85,6 @@ fn what_rocm_smi_prints_tells_gpus_and_their_numa_nodes() {
     let unknown = ROCM.replace("GPU[3]\t\t: (Topology) Numa Node: 1\n", "");
     let said = "`rocm-smi --showtopo`: no NUMA node of `GPU3`: `rocm-smi --showtoponuma` tells it";
     judged(&unknown, "0@0 1@0 2@1 3@-", &[said]);
-    let json = r#"{"card0": {"(Topology) Numa Node": "0", "(Topology) Numa Affinity": "0"},
-        "card1": {"(Topology) Numa Affinity": "1"},
-        "system": {"(Topology) Link type between DRM devices 0 and 2": "PCIE"}}"#;
-    judged(json, "0@0 1@1 2@-", &[&said.replace("GPU3", "GPU2")]);
 }
 
 #[test]
@@ -104,12 +100,6 @@ fn what_amd_smi_prints_tells_addresses_and_with_rocm_smi_the_numa_nodes() {
         "0000:0c:00.0@0 0000:22:00.0@0 0000:9f:00.0@1 0000:df:00.0@1",
         &[],
     );
-    let said = unknown("`GPU0`, `GPU1`");
-    let json = r#"[{"gpu": 0, "bdf": "0000:01:00.0", "links": [{"gpu": 1, "bdf": "0001:01:00.0", "link_type": "XGMI"}]},
-        {"gpu": 1, "bdf": "0001:01:00.0", "links": []}]"#;
-    judged(json, "0000:01:00.0@- 0001:01:00.0@-", &[&said]);
-    let old = r#"[{"gpu": 0, "link_accessibility": {"gpu_0": "ENABLED"}}, {"gpu": 1}]"#;
-    judged(old, "0@- 1@-", &[&said]);
 }
 
 #[test]
@@ -136,19 +126,7 @@ fn what_names_no_gpu_or_too_many_is_refused() {
             "LINK TYPE TABLE:\n".to_string(),
             "no GPU in the output of amd-smi topology",
         ),
-        (
-            "[{\"links\": []}]".to_string(),
-            "no GPU in the output of amd-smi topology",
-        ),
-        (
-            "{\"(Topology) \":\n".to_string(),
-            "line 2: not well-formed JSON: EOF while parsing",
-        ),
         (ROCM.replace("GPU[3]", "GPU[128]"), "more than 128 GPUs"),
-        (
-            format!("[{{\"links\": []}}{}]", " ".repeat(4 << 20)),
-            "JSON of more than 4194304 bytes",
-        ),
     ] {
         let refused = refusal(&text);
         assert!(
