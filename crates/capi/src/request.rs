@@ -49,7 +49,6 @@ pub(crate) struct Request {
     #[serde(default)]
     alone_on_node: bool,
     pub(crate) task: Option<u32>,
-    /// the number of the process that asks, among how many on its node
     pub(crate) local_rank: Option<u32>,
     pub(crate) local_size: Option<u32>,
     #[serde(default)]
@@ -155,7 +154,6 @@ impl Request {
         Ok((request, described))
     }
 
-    /// The GPUs that the launcher may use, in its order; all where it does not say.
     pub(crate) fn gpus(&self, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
         match &self.gpus {
             None => Ok(topology.gpu_indices().collect()),
@@ -163,7 +161,6 @@ impl Request {
         }
     }
 
-    /// The step on this node; `cpus` are those where the request does not say.
     pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<StepRequest, Failure> {
         let split = match (&self.lists, self.gpus_per_task) {
             (Some(_), Some(_)) => {

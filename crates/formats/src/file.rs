@@ -101,7 +101,6 @@ fn rows(pus: &[Pu]) -> Value {
     }).collect()
 }
 
-/// The positive step from `low` to `high`, if all members have it.
 fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     let step = high.first()?.checked_sub(low.first()?)?;
     let same = low.iter().map(|low| low + step).eq(high.iter());

@@ -48,7 +48,6 @@ impl Explain for Plan {
     }
 }
 
-/// Its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
     let rails_of: Vec<RailSet> = map
         .gpus

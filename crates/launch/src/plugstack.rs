@@ -118,7 +118,6 @@ fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     })
 }
 
-/// The path of plugstack.conf: what slurm.conf says, else beside slurm.conf.
 pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = found_slurm_conf(variable);
     text(&slurm_conf)

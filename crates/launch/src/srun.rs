@@ -53,7 +53,6 @@ impl SrunLine {
         Ok(line)
     }
 
-    /// Takes the first option of a word; returns its kind in `OPTIONS`.
     fn take(&mut self, word: &str, rest: &mut Iter<'_, String>) -> Result<char, String> {
         let letter = word[1..].chars().next().filter(|letter| *letter != '-');
         let (said, attached) = match letter {

@@ -64,7 +64,6 @@ impl Compared {
     }
 }
 
-/// Compares words; `None` without any. A node with two words is in two groups.
 pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
     let mut groups: BTreeMap<String, (Agreement, BTreeSet<String>)> = BTreeMap::new();
     let mut all = BTreeSet::new();
@@ -171,7 +170,6 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
 }
 
-/// NICs that are left out either here alone or of the others alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
     let only_here = here

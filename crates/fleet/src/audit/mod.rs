@@ -32,7 +32,6 @@ const MAX_NODES: usize = 1 << 20;
 
 type Pool<T> = IndexSet<T>;
 
-/// The value's number in its pool; `used` counts its bytes if it is new.
 fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usize) -> u32 {
     let (number, is_new) = pool.insert_full(one);
     *used += if is_new {

@@ -116,7 +116,6 @@ pub struct Unasked {
 }
 
 impl Unasked {
-    /// The words without their place, to be compared with other nodes.
     pub fn text(&self) -> String {
         let said: Vec<&str> = self
             .said

@@ -198,7 +198,6 @@ pub fn gpudirect(subject: &Examined) -> Verdicts {
             ));
     }
     let verdict = |(answer, pairs): (Answer, Vec<String>)| {
-        /// Pairs of one line, at most: a node of eight GPUs with two NICs each.
         const SHOWN: usize = 16;
         let names = first_of(&pairs, SHOWN);
         match answer {

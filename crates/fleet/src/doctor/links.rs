@@ -11,7 +11,6 @@ use nic_placement_core::topology::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A link: the function at its lower end, and what it runs at and could run at.
 struct Segment<'a> {
     child: &'a PciFunction,
     now: LinkRate,

@@ -71,7 +71,6 @@ pub fn nic_slower(subject: &Examined) -> Verdicts {
         .collect()
 }
 
-/// PCI device, number of ports and purpose, alike on sibling cards.
 type Kind = (Option<u16>, usize, Option<String>);
 
 #[derive(Default)]

@@ -109,7 +109,6 @@ impl CableKind<'_> {
     }
 }
 
-/// The kinds of nodes, the weightiest first: many nodes with many NICs.
 fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<&NodeCables>> = BTreeMap::new();
     for node in nodes {

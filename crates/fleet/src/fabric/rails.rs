@@ -162,7 +162,6 @@ impl FabricRails {
     }
 }
 
-/// The name of each switch; where two have the same, with its key.
 fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> = reports
         .values()
@@ -317,7 +316,6 @@ fn line(line: String, why: &str) -> AdvisedLine {
     }
 }
 
-/// For nodes of another kind, if their NICs are on the rails' switches in another order.
 fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
     let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
     rails

@@ -47,7 +47,6 @@ pub struct CopyRates {
     pub to_host_mb_s: f64,
 }
 
-/// A task's GPUs by the driver, beside those that the plugin took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     Agrees,

@@ -92,7 +92,6 @@ pub fn middle(figures: impl IntoIterator<Item = f64>) -> Option<Middle> {
 }
 
 impl Effect {
-    /// The figure of a side in percent of the near side's, pair by pair.
     pub fn against_near(&self, side: &str) -> Option<Middle> {
         let (near, other) = (self.figures.get("near")?, self.figures.get(side)?);
         middle(

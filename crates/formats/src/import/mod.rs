@@ -86,7 +86,6 @@ fn mask(text: &str) -> Option<CpuSet> {
     CpuSet::from_mask(&padded?).ok()
 }
 
-/// A function's host bridge where the file tells none: that of its bus.
 fn host_of(address: PciAddress) -> HostBridge {
     let PciAddress { domain, bus, .. } = address;
     HostBridge { domain, bus }

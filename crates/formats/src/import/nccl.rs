@@ -216,7 +216,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
     fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
         let text = cpu.attribute("numaid");
         if text.is_none() {

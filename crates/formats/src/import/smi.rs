@@ -28,7 +28,6 @@ use std::collections::BTreeSet;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
-/// The bus of the first invented NIC; GPUs have the buses below.
 const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one text: one bus each.
 const MAX_DEVICES: usize = 128;
@@ -153,7 +152,6 @@ fn gpu_number(label: &str) -> Option<u32> {
     number(label.strip_prefix("GPU")?)
 }
 
-/// True for the matrix's own word for a NIC, such as `NIC3`, which the legend explains.
 fn is_nic_number(label: &str) -> bool {
     label.strip_prefix("NIC").and_then(number).is_some()
 }

@@ -131,7 +131,6 @@ impl Canvas<'_> {
         self.elements.push(svg::curve(from, to, path, Some(tip)));
     }
 
-    /// Draws what stands in a place from `y` on, in the order of the GPUs; returns its lower end.
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
@@ -259,7 +258,6 @@ impl Canvas<'_> {
         }
     }
 
-    /// Notes on NUMA nodes of memory alone, on GPUs without a line, and on the source of starred paths.
     fn notes(&self) -> Vec<String> {
         let (topology, placement) = (self.scene.topology, self.scene.placement);
         let nodes = memory_only(topology);

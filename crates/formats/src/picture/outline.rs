@@ -33,7 +33,6 @@ pub struct NodePlace {
     pub places: Vec<NodePlace>,
 }
 
-/// The whole node: every GPU and every NIC stands in exactly one place.
 pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
@@ -243,7 +242,6 @@ impl NodePlace {
             .min()
     }
 
-    /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
     pub fn facts(&self, topology: &Topology) -> Option<String> {
         match self.kind {
             PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
@@ -305,7 +303,6 @@ impl NodePlace {
 }
 
 impl fmt::Display for PlaceKind {
-    /// The name of the place; empty for the node, which has a name of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlaceKind::Node => Ok(()),

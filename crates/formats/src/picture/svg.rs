@@ -60,7 +60,6 @@ pub fn curve(
     element("path", &attributes, tip)
 }
 
-/// An element with the text that a viewer shows when the pointer rests on it.
 fn element(name: &str, attributes: &str, tip: Option<&str>) -> String {
     match tip.map(escaped) {
         Some(tip) => format!("<{name} {attributes}><title>{tip}</title></{name}>\n"),
@@ -98,7 +97,6 @@ pub fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
     }
 }
 
-/// The legend of a kind of path, for readers that do not know the words of `nvidia-smi topo -m`.
 pub fn meaning(path: Option<PathType>) -> &'static str {
     match path {
         Some(PathType::Pix) => "PIX: at most one PCIe switch",

@@ -14,7 +14,6 @@ pub struct List {
 }
 
 impl List {
-    /// A list of verbs devices, of which the library uses the nearest to each GPU.
     const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
         List {
             variable,
@@ -224,7 +223,6 @@ fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> 
     is_name(name) && [-1, port.number.into()].contains(&number)
 }
 
-/// The number at the beginning of a text, as C's `atoi` reads it.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

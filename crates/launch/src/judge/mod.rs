@@ -71,7 +71,6 @@ pub struct Checked<'a> {
     pub words: &'a [&'static str],
     pub is_bound: bool,
     pub fabric: Fabric,
-    /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
     pub read: ReadFile<'a>,
 }
@@ -147,10 +146,8 @@ fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
     is_wrong.then(|| text.into()).into_iter().collect()
 }
 
-/// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
 const MAX_REPORTED: usize = 4;
 
-/// Of the first few wrong entries one by one, and how many more there are.
 fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,
@@ -172,7 +169,6 @@ fn entries_in_doubt<E: PartialEq>(
     texts
 }
 
-/// What is wrong with an entry whose name has a space before or behind it.
 fn space_in(name: &str, entry: &str) -> Option<String> {
     let has_space = name.trim() != name && !name.trim().is_empty();
     let shown = Shown::word(entry.trim(), 64);

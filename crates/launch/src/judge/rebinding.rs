@@ -33,7 +33,6 @@ pub fn rows() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// The names in its conditions: the variables, and the beginning of a word.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.conditions
             .split(' ')

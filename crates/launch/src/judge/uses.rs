@@ -110,7 +110,6 @@ pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     uses
 }
 
-/// The NICs that a report adds to a task's: those that are not the plan's.
 pub fn others(uses: &[Use]) -> String {
     uses.iter()
         .filter(|of| !of.is_as_planned())

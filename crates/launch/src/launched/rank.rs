@@ -11,7 +11,6 @@ const MAX_PROCESSES: u32 = 4096;
 
 struct LauncherKind {
     local: &'static str,
-    /// how many processes there are on the node: the first that is a count
     counts: &'static [&'static str],
     world: [&'static str; 2],
 }
@@ -127,7 +126,6 @@ impl Numbering {
     }
 }
 
-/// By the user's own words, else by the innermost launcher that gives a number.
 pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) -> Numbering {
     let launchers = launchers(values);
     let innermost = innermost(values, &launchers);
@@ -207,7 +205,6 @@ fn innermost(
     (innermost.local != SLURM || innermost.count(values).is_some()).then_some(innermost)
 }
 
-/// The number by the user's word or the launcher's, the count by these or another's.
 fn rank(
     values: &Present,
     local_rank: Option<u32>,

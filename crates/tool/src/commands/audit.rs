@@ -200,7 +200,6 @@ fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rails by the cables, if a source tells them; the nodes' positions go into their reports.
 fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
@@ -306,7 +305,6 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     }
 }
 
-/// Groups differences that differ in the device alone, in the place of the first.
 fn together<'d>(differences: &'d [Difference]) -> Vec<Vec<&'d Difference>> {
     let key = |of: &'d Difference| {
         // several devices that are missing, or several findings, are several things to be put right

@@ -249,8 +249,6 @@ fn column(code: &str) -> String {
     format!("{code:width$}  ", width = widest_code())
 }
 
-/// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
-/// of a check.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding {
         level,

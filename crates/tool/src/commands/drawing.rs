@@ -64,7 +64,6 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
     scene(topology, placement, pairs)
 }
 
-/// The NICs nearest to a GPU among those that libfabric chooses by itself.
 fn left_to_libfabric(
     topology: &Topology,
     placement: &NodePlacement,

@@ -90,7 +90,6 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// Reads the sources of a fabric; reasons why one could not be read go to `unread`.
 pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>) {
     for file in files {
         let name = file.to_string_lossy();

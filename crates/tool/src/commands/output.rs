@@ -11,7 +11,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// The folder and the name of a file that others find by its name.
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
     let (folder, name) = parts(place)?;
     let name = name.to_str();

@@ -207,7 +207,6 @@ fn there(beside: &Path) -> There {
     }
 }
 
-/// Makes the folder, readable for all; an existing one stays as it is.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());

@@ -136,7 +136,6 @@ pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     })
 }
 
-/// The plan of a step without words, on the node as steps have it.
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
@@ -200,7 +199,6 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, and findings about it. `more` are other arguments of plugstack.conf.
     pub(super) fn wish(
         &self,
         more: &[(&str, &[String])],
@@ -270,7 +268,6 @@ pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, Stri
     }
 }
 
-/// GPUs by positions in PCI order (`0-3,5`) or PCI addresses, in the order given; without a list all of the node.
 pub(super) fn gpus(
     option: &str,
     list: Option<&str>,

@@ -158,7 +158,6 @@ impl<'f> Bus<'f> {
         })
     }
 
-    /// CPUs of the innermost object around a device that is no I/O object.
     fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];

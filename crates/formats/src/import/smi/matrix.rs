@@ -376,7 +376,6 @@ impl Matrix {
             .collect()
     }
 
-    /// Refuses a row that has not one cell for each column, and its `X` in its own.
     fn check(&self, row: &MatrixRow) -> Result<()> {
         let (label, count, columns) = (&row.label, row.cells.len(), self.columns.len());
         let own = self.column(label);

@@ -99,7 +99,6 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(ending(FAIL, ""))
 }
 
-/// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware too; without the folder the file cannot be opened
     let _ = refresh::make_folder(folder);
@@ -149,7 +148,6 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
 }
 
-/// Passes output on as it comes, until its end or an error, or until the receiver is gone.
 fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {

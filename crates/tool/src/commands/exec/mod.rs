@@ -187,7 +187,6 @@ pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
     not_started(command, &error)
 }
 
-/// True for the first process of a launcher on this node, and without a launcher.
 pub(super) fn is_first_on_node() -> bool {
     rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }

@@ -79,7 +79,6 @@ impl Places {
             .map_or_else(|| address.to_string(), String::clone)
     }
 
-    /// The rate that both ends of the link above a function support.
     pub fn rate(&self, node: &Topology, address: PciAddress) -> Option<LinkRate> {
         self.rates
             .get(&address)
@@ -109,7 +108,6 @@ impl Places {
         }
     }
 
-    /// Puts the devices of a group below one switch, or below one with others inside.
     fn join(&mut self, node: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
         let is_gpu = |address: &PciAddress| node.gpu_index(*address).is_some();
         let switch = |inside: u32| PciAddress {
