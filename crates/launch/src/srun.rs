@@ -9,6 +9,7 @@ mod step;
 pub use step::plan;
 
 use crate::step::MAX_TASKS;
+use nic_placement_core::config::Words;
 use std::collections::BTreeMap;
 use std::slice::Iter;
 
@@ -50,7 +51,12 @@ impl SrunLine {
             }
         }
         line.program = rest.cloned().collect();
-        Ok(line)
+        match line.program.first().filter(|_| line.words() == Some("")) {
+            Some(words) if Words::parse(words).is_ok() => {
+                Err(format!("expected `--nic-placement={words}`, with `=`"))
+            }
+            _ => Ok(line),
+        }
     }
 
     fn take(&mut self, word: &str, rest: &mut Iter<'_, String>) -> Result<char, String> {

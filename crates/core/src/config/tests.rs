@@ -48,7 +48,7 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
             };
             match is_word {
                 true => {
-                    let text = text.replace("nics-per-task=N", "nics-per-task=2");
+                    let text = text.replace("nics-per-task=1-8", "nics-per-task=2");
                     assert!(Words::parse(&text).is_ok(), "`{text}`");
                 }
                 false => {
@@ -101,7 +101,7 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_where_all_are_listed() {
     );
     assert_eq!(
         message("nics-per-task=9"),
-        "`nics-per-task=9` is not understood: expected `nics-per-task=auto|N`"
+        "`nics-per-task=9` is not understood: expected `nics-per-task=auto|1-8`"
     );
     assert_eq!(
         message("strict,restricted"),
