@@ -43,7 +43,6 @@ pub struct Report {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Agreement")]
 pub struct SaidAgreement {
     pub digest: String,
     #[serde(flatten)]
@@ -94,14 +93,12 @@ impl fmt::Display for Level {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct NumaNode")]
 pub struct NumaReport {
     pub node: u32,
     pub cpus: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Gpu")]
 pub struct GpuReport {
     /// its PCI function; `null` if its description has none
     pub address: Option<String>,
@@ -121,7 +118,6 @@ pub struct GpuReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Nic")]
 pub struct NicReport {
     pub name: String,
     /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
@@ -145,7 +141,6 @@ pub struct NicReport {
 
 /// A PCIe link as its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Link")]
 pub struct LinkReport {
     /// the present speed, such as `32.0 GT/s`; a GPU that idles slows it down
     pub speed: String,
@@ -153,7 +148,6 @@ pub struct LinkReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Port")]
 pub struct PortReport {
     pub number: u8,
     /// `active`, `down`, `init`, `armed`, `unknown`
@@ -173,7 +167,6 @@ pub struct PortReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(expecting = "struct Neighbour")]
 pub struct NeighbourReport {
     /// the switch's name, else its id
     pub switch: String,
