@@ -173,14 +173,13 @@ const VARIABLES: &[(&str, &str)] = &[
 fn by_variables(rng: &mut Rng, options: &mut Vec<String>) -> String {
     let mut variables = String::new();
     options.retain(|option| {
-        let variable = |(start, name): &(_, &str)| {
-            let value = option.strip_prefix::<&str>(start)?;
-            Some(format!("{name}={value} "))
+        let of_option = |(start, _): &&(&str, &str)| option.starts_with(start);
+        let known = VARIABLES.iter().find(of_option);
+        let Some((start, name)) = known.filter(|_| rng.percent(20)) else {
+            return true;
         };
-        let variable = VARIABLES.iter().find_map(variable);
-        let taken = variable.filter(|_| rng.percent(20));
-        variables += taken.as_deref().unwrap_or_default();
-        taken.is_none()
+        variables += &format!("{name}={} ", &option[start.len()..]);
+        false
     });
     variables
 }
