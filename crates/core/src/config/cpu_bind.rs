@@ -158,22 +158,16 @@ fn names_a_way(list: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// The value of `name` among `NAME=value` words.
+    fn value(variables: &str, name: &str) -> Option<String> {
+        let value = |pair: &str| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_string());
+        variables.split(' ').find_map(value)
+    }
+
     fn chosen_of(variables: &str) -> Option<String> {
-        let pairs: Vec<(&str, &str)> = variables
-            .split(' ')
-            .filter_map(|word| word.split_once('='))
-            .collect();
-        let named = |name: &str| match name {
-            "SLURM_CPU_BIND_TYPE" => "TYPE".to_string(),
-            "SLURM_CPU_BIND_LIST" => "LIST".to_string(),
-            VARIABLE => "TOLD".to_string(),
-            other => other.trim_start_matches("SLURM_").to_string(),
-        };
-        chosen(|name| {
-            pairs
-                .iter()
-                .find(|(known, _)| *known == named(name))
-                .map(|(_, value)| value.to_string())
+        chosen(|name| match name.trim_start_matches("SLURM_") {
+            "NIC_PLACEMENT_CPU_BIND" => value(variables, "TOLD"),
+            name => value(variables, name.trim_start_matches("CPU_BIND_")),
         })
     }
 
@@ -224,67 +218,47 @@ mod tests {
 
     #[test]
     fn srun_tells_what_its_command_line_says_and_the_node_cannot_see() {
-        let told = |line: &str, variables: &str, are_several: bool| {
+        let told = |line: &str, variables: &str, alone: Option<&str>, is_named: bool| {
             let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-            word_of_srun(&words, are_several, |name| {
-                let named = |pair: &str| Some(pair.strip_prefix(name)?.strip_prefix('=')?.into());
-                variables.split(' ').find_map(named)
-            })
+            let read = |name: &str| value(variables, name.strip_prefix("SLURM_CPU_BIND")?);
+            let of_several = Some(if is_named { OF_COMPONENT } else { UNNAMED });
+            for (are_several, word) in [(false, alone), (true, of_several)] {
+                let told = word_of_srun(&words, are_several, read);
+                assert_eq!(told, word, "{line} {variables}");
+            }
         };
+        let chosen = Some(CHOSEN);
         for (line, word) in [
             ("srun -n8 ./a", None),
             ("srun --hint=nomultithread ./a", None),
-            ("srun --cpu-bind=cores ./a", Some(CHOSEN)),
-            ("srun --cpu-bind cores ./a", Some(CHOSEN)),
-            (
-                "srun --cpu-b=threads --threads-per-core=1 ./a",
-                Some(CHOSEN),
-            ),
-            ("srun --cpu_bind=none ./a", Some(CHOSEN)),
+            ("srun --cpu-bind=cores ./a", chosen),
+            ("srun --cpu-bind cores ./a", chosen),
+            ("srun --cpu-b=threads --threads-per-core=1 ./a", chosen),
+            ("srun --cpu_bind=none ./a", chosen),
             // it asks to read, and not to bind
             ("srun --cpu-bind=verbose ./a", None),
-            ("srun --cpu-bind=v,cores ./a", Some(CHOSEN)),
+            ("srun --cpu-bind=v,cores ./a", chosen),
             ("srun -B 2 ./a", Some(IMPLIED)),
             ("srun --extra-node-info=2:2 ./a", Some(IMPLIED)),
-            ("srun -B2:2:1 --cpu-bind=sockets ./a", Some(CHOSEN)),
+            ("srun -B2:2:1 --cpu-bind=sockets ./a", chosen),
             ("srun --cpu-freq=high --cpus-per-task=4 ./a", None),
             ("srun", None),
         ] {
-            assert_eq!(told(line, "", false), word, "{line}");
-            let of_component = if word == Some(CHOSEN) {
-                OF_COMPONENT
-            } else {
-                UNNAMED
-            };
-            assert_eq!(told(line, "", true), Some(of_component), "{line}");
+            told(line, "", word, word == chosen);
         }
-        let bound = "SLURM_CPU_BIND_TYPE=mask_cpu:";
-        for (variables, word, of_several) in [
-            (
-                "SLURM_CPU_BIND=quiet,mask_cpu:0x1",
-                Some(CHOSEN),
-                OF_COMPONENT,
-            ),
-            ("SLURM_CPU_BIND=verbose", None, UNNAMED),
-            ("SLURM_CPU_BIND_HET_GROUP_127=cores", None, OF_COMPONENT),
-            ("SLURM_CPU_BIND_PACK_GROUP_0=cores", None, OF_COMPONENT),
-            ("SLURM_CPU_BIND_HET_GROUP_1=quiet", None, UNNAMED),
+        for (variables, word, is_named) in [
+            ("=quiet,mask_cpu:0x1", chosen, true),
+            ("=verbose", None, false),
+            ("_HET_GROUP_127=cores", None, true),
+            ("_PACK_GROUP_0=cores", None, true),
+            ("_HET_GROUP_1=quiet", None, false),
             // after `unset SLURM_CPU_BIND` in a task
-            (bound, Some(UNNAMED), UNNAMED),
-            (&format!("{bound} SLURM_CPU_BIND="), Some(UNNAMED), UNNAMED),
-            (
-                &format!("{bound} SLURM_CPU_BIND=quiet,mask_cpu:0x3"),
-                Some(CHOSEN),
-                OF_COMPONENT,
-            ),
-            ("SLURM_CPU_BIND_TYPE=", None, UNNAMED),
+            ("_TYPE=mask_cpu:", Some(UNNAMED), false),
+            ("_TYPE=mask_cpu: =", Some(UNNAMED), false),
+            ("_TYPE=mask_cpu: =quiet,mask_cpu:0x3", chosen, true),
+            ("_TYPE=", None, false),
         ] {
-            assert_eq!(told("srun ./a", variables, false), word, "{variables}");
-            assert_eq!(
-                told("srun ./a", variables, true),
-                Some(of_several),
-                "{variables}"
-            );
+            told("srun ./a", variables, word, is_named);
         }
     }
 
