@@ -168,8 +168,10 @@ fn partitions(nodes: usize) -> String {
 
 fn plugstack(site: &Site) -> String {
     let file = site.dir.join("nic-placement.conf");
+    // an admin's own binding leaves the user's, `--cpu-bind=none` too
+    let default = |k: usize| ["closest", "rail,bind=core"][k % 2];
     let lines = (0..7)
-        .map(|k| format!("PartitionName=q{k} default=closest\n"))
+        .map(|k| format!("PartitionName=q{k} default={}\n", default(k)))
         .collect::<String>();
     fs::write(&file, lines).expect("the configuration file");
     site.plugstack_line(&format!("conf={}", file.display()))

@@ -152,16 +152,15 @@ fn sbatch_and_salloc_say_that_their_sruns_do_not_see_words_of_components(bed: &B
 fn the_cpu_binding_of_one_component_counts_for_all(bed: &Bed) {
     // one task for each socket, whose GPU is on the other socket
     let crossed = "-n2 -c112 -m block:block --gres=gpu:8 --gpu-bind=map_gpu:4,0 --nic-placement";
-    for (first, second) in [("--cpu-bind=cores", ""), ("", "--cpu-bind=cores"), ("", "")] {
-        let command =
-            format!("srun -w n0 {crossed} {first} $report : -w n1 {crossed} {second} $report");
-        for task in bed.tasks(4, &command) {
+    // three, since srun gives one earlier component, by chance, the last's SLURM_CPU_BIND_TYPE
+    for named in [Some(0), Some(1), Some(2), None] {
+        let component = |k| match named == Some(k) {
+            true => format!("-w n{k} {crossed} --cpu-bind=cores $report"),
+            false => format!("-w n{k} {crossed} $report"),
+        };
+        for task in bed.tasks(6, &format!("srun {}", [0, 1, 2].map(component).join(" : "))) {
             let near = task.cpus().is_subset(&cpus_near(task.gpus()[0]));
-            assert_eq!(
-                near,
-                first == second,
-                "`{first}`, then `{second}`: {task:?}"
-            );
+            assert_eq!(near, named.is_none(), "{named:?}: {task:?}");
         }
     }
 }
