@@ -252,6 +252,12 @@ impl Topology {
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
+    /// True for a NIC that no library finds: libibverbs goes by the class infiniband_verbs alone
+    /// (rdma-core's libibverbs/device.c). A description without any such device does not tell.
+    pub fn lacks_verbs(&self, nic: &Nic) -> bool {
+        nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
+    }
+
     /// True for a ConnectX-7 function that manages the NVSwitches of an HGX B200 or B300 board. It
     /// looks like an InfiniBand port, but reaches no other node.
     ///

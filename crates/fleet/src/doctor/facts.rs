@@ -24,7 +24,6 @@ pub struct HostFacts {
     /// GPUs, NICs and the bridges above them
     pub(crate) functions: BTreeMap<PciAddress, Function>,
     pub(crate) nics: BTreeMap<String, NicFacts>,
-    pub(crate) has_verbs: bool,
     pub(crate) has_mads: bool,
     /// interfaces whose LLDP agent hears a switch; `None` where none was asked
     pub heard: Option<BTreeSet<String>>,

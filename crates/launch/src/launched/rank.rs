@@ -3,8 +3,9 @@
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::step::{GpuGrant, TaskGpus};
+use nic_placement_core::step::{GpuGrant, NODE_NAME, TaskGpus};
 use nic_placement_core::topology::Topology;
+use nic_placement_process::admin::hostname;
 
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
@@ -175,6 +176,16 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
         doubt: doubt.or_else(|| misspelt(values)),
         rank,
     }
+}
+
+/// Slurm's name of this node. Both Hydras lay the variables of mpiexec's node over those of their
+/// daemon's step (MPICH 5.0.2, Intel MPI 2021.19, run): below another launcher it must be the host's.
+pub fn node_name(values: &Present) -> Option<&String> {
+    let innermost = innermost(values, &launchers(values));
+    let is_brought = innermost.is_some_and(|launcher| launcher.local != SLURM);
+    let is_hosts = |name: &str| hostname().split('.').next() == Some(name);
+    let name = values.get(NODE_NAME);
+    name.filter(|name| !is_brought || is_hosts(name))
 }
 
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {

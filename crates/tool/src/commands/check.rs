@@ -8,6 +8,7 @@ mod installed;
 pub(super) use installed::release;
 mod neighbours;
 
+use super::exec::variables::ProgramEnvironment;
 use super::page::{Page, Style, Text};
 use super::request::{self, NodeOptions};
 use super::{Failure, ending};
@@ -22,6 +23,7 @@ use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
+use nic_placement_launch::launched::rank;
 use nic_placement_node as node;
 use nic_placement_node::discover::Scope;
 use nic_placement_node::discover::root::Author;
@@ -227,7 +229,8 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     if options.json {
-        let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
+        let slurms_name = rank::node_name(&ProgramEnvironment::of_this_process().values()).cloned();
+        let slurms_name = slurms_name.filter(|_| is_live);
         let default = match installation.off {
             Some(_) => Some("nobody is placed".to_string()),
             None => installation.unasked.as_ref().map(Unasked::text),

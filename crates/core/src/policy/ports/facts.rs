@@ -75,6 +75,9 @@ impl<'a> Table<'a> {
                     device: function.and_then(|function| function.device),
                     failure: match (port.state, port.rate_mbps) {
                         (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
+                        (PortState::Active, _) if node.lacks_verbs(nic) => {
+                            Some(NO_VERBS.to_string())
+                        }
                         (PortState::Active, _) => unopenable.map(|(_, why)| why.clone()),
                         (state, _) => Some(format!("its port is {state}")),
                     },
@@ -120,6 +123,8 @@ impl<'a> Table<'a> {
             .get_or_init(|| gpus.map(|gpu| self.node.ascent(gpu.address)).collect())
     }
 }
+
+const NO_VERBS: &str = "it has no device below /sys/class/infiniband_verbs, and others have";
 
 /// The PCI function of a NIC, or the reason for leaving the NIC out as a whole.
 fn function_of(

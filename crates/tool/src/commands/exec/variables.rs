@@ -5,15 +5,15 @@ use nic_placement_core::placement::{Change, Variable};
 use std::ffi::{OsStr, OsString};
 
 #[derive(Clone)]
-pub(super) struct ProgramEnvironment(Vec<(OsString, OsString)>);
+pub(in crate::commands) struct ProgramEnvironment(Vec<(OsString, OsString)>);
 
 impl ProgramEnvironment {
-    pub(super) fn of_this_process() -> ProgramEnvironment {
+    pub(in crate::commands) fn of_this_process() -> ProgramEnvironment {
         ProgramEnvironment(std::env::vars_os().collect())
     }
 
     /// Of one name the first counts, as for getenv(3). Bytes that are not UTF-8 become U+FFFD: such a variable counts as set.
-    pub(super) fn values(&self) -> Present {
+    pub(in crate::commands) fn values(&self) -> Present {
         let mut values = Present::new();
         for (name, value) in &self.0 {
             let name = name.to_string_lossy().into_owned();
