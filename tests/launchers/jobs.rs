@@ -41,7 +41,7 @@ pub struct Way {
 const FIRST: &str =
     "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
 /// Now and then Open MPI 5's mpirun waits for its daemons after all ranks have ended and reported, without the plugin too.
-const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 15 ";
+const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 45 ";
 const OPEN_MPI: (&str, &str) = ("openmpi-5.0.11", "mpirun");
 
 pub const JOBS: &[Job] = &[
@@ -231,11 +231,12 @@ impl Job {
             );
         let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         bed.file("hosts", &format!("{hosts}127.0.0.1 n0 n1\n"));
+        // Intel MPI's shared memory asks CPUID for the caches of a rank's CPU, which is not the played one
         let shim = bed.dir.join("bin/fakecpu.so");
         bed.file(
             "launch",
             &format!(
-                "#!/bin/bash\nexport LD_PRELOAD={} PYTHONPATH={repository}/python \
+                "#!/bin/bash\nexport LD_PRELOAD={} I_MPI_FABRICS=ofi PYTHONPATH={repository}/python \
                  NIC_PLACEMENT_CORE={folder}/libnic_placement_capi.so\n{command}\necho ended: $?\n",
                 shim.display()
             ),

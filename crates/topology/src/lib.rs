@@ -252,8 +252,7 @@ impl Topology {
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
-    /// True for a NIC that no library finds: libibverbs goes by the class infiniband_verbs alone
-    /// (rdma-core's libibverbs/device.c). A description without any such device does not tell.
+    /// libibverbs finds no such NIC (rdma-core, libibverbs/device.c). Descriptions may name no uverbs.
     pub fn lacks_verbs(&self, nic: &Nic) -> bool {
         nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
     }

@@ -178,14 +178,12 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     }
 }
 
-/// Slurm's name of this node. Both Hydras lay the variables of mpiexec's node over those of their
-/// daemon's step (MPICH 5.0.2, Intel MPI 2021.19, run): below another launcher it must be the host's.
-pub fn node_name(values: &Present) -> Option<&String> {
+/// Has a launcher brought Slurm's name of another node? Both Hydras lay the variables of mpiexec's
+/// node over those of their daemon's step (MPICH 5.0.2, Intel MPI 2021.19, run).
+pub fn has_brought_a_node(values: &Present) -> bool {
     let innermost = innermost(values, &launchers(values));
-    let is_brought = innermost.is_some_and(|launcher| launcher.local != SLURM);
-    let is_hosts = |name: &str| hostname().split('.').next() == Some(name);
-    let name = values.get(NODE_NAME);
-    name.filter(|name| !is_brought || is_hosts(name))
+    innermost.is_some_and(|launcher| launcher.local != SLURM)
+        && hostname().split('.').next() != values.get(NODE_NAME).map(String::as_str)
 }
 
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {

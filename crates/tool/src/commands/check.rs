@@ -16,6 +16,7 @@ use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Wish;
+use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
 use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
@@ -23,7 +24,6 @@ use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
-use nic_placement_launch::launched::rank;
 use nic_placement_node as node;
 use nic_placement_node::discover::Scope;
 use nic_placement_node::discover::root::Author;
@@ -209,13 +209,14 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         let heard = neighbours.as_ref();
         facts.heard = heard.map(|heard| heard.keys().cloned().collect());
     }
+    let mut own = ProgramEnvironment::of_this_process().values();
     let present = match is_live && present.is_empty() {
-        true => caller::environment(),
-        false => present,
+        true => &own,
+        false => &present,
     };
     let here = is_live.then(|| caller::here(&plan));
     let caller = Caller {
-        doubts: caller::doubts(&plan, &present, is_live),
+        doubts: caller::doubts(&plan, present, is_live),
         ..here.unwrap_or_default()
     };
     let subject = Examined {
@@ -229,8 +230,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     if options.json {
-        let slurms_name = rank::node_name(&ProgramEnvironment::of_this_process().values()).cloned();
-        let slurms_name = slurms_name.filter(|_| is_live);
+        let slurms_name = own.remove(NODE_NAME).filter(|_| is_live);
         let default = match installation.off {
             Some(_) => Some("nobody is placed".to_string()),
             None => installation.unasked.as_ref().map(Unasked::text),

@@ -76,7 +76,7 @@ impl<'a> Table<'a> {
                     failure: match (port.state, port.rate_mbps) {
                         (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
                         (PortState::Active, _) if node.lacks_verbs(nic) => {
-                            Some(NO_VERBS.to_string())
+                            Some("it has no uverbs device, and others have".to_string())
                         }
                         (PortState::Active, _) => unopenable.map(|(_, why)| why.clone()),
                         (state, _) => Some(format!("its port is {state}")),
@@ -124,8 +124,6 @@ impl<'a> Table<'a> {
     }
 }
 
-const NO_VERBS: &str = "it has no device below /sys/class/infiniband_verbs, and others have";
-
 /// The PCI function of a NIC, or the reason for leaving the NIC out as a whole.
 fn function_of(
     node: &Topology,
@@ -158,10 +156,14 @@ fn function_of(
         (NicKind::Verbs, Some(address)) => return Ok(address),
         (kind, _) => {
             map.left_to_libfabric.push(index);
-            match kind {
-                NicKind::Efa => "programs use EFA through libfabric, which chooses the NIC",
-                _ => "programs use Slingshot through libfabric, which chooses the NIC",
-            }
+            let kind = if kind == NicKind::Efa {
+                "EFA"
+            } else {
+                "Slingshot"
+            };
+            return Err(format!(
+                "programs use {kind} through libfabric, which chooses the NIC"
+            ));
         }
     };
     Err(why.to_string())

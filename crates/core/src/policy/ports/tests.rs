@@ -205,7 +205,7 @@ const EVIDENCE: [(&str, Evidence); 18] = [
         },
     ),
     (
-        "it has no device below /sys/class/infiniband_verbs, and others have",
+        "it has no uverbs device, and others have",
         |topology, _, nic| {
             let others = topology.nics.iter_mut().enumerate();
             others.for_each(|(n, other)| other.uverbs = (n != nic).then(|| format!("uverbs{n}")));

@@ -8,10 +8,10 @@ use super::{Failure, ending, request};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::step::Step;
+use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
 use nic_placement_launch::caller::callers_author;
-use nic_placement_launch::launched::{PARTITION, rank};
+use nic_placement_launch::launched::PARTITION;
 use nic_placement_launch::plugstack;
 use nic_placement_process::admin;
 use nic_placement_process::session::Session;
@@ -171,7 +171,7 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
 
 /// This node's agreement, for a step of this user that asks for nothing.
 fn own_word() -> Result<NodeWord, Failure> {
-    let present = ProgramEnvironment::of_this_process().values();
+    let mut present = ProgramEnvironment::of_this_process().values();
     let (found, _) = plugstack::admin(None, present.get(PARTITION).map(String::as_str), |name| {
         std::env::var_os(name)
     });
@@ -185,9 +185,9 @@ fn own_word() -> Result<NodeWord, Failure> {
     let step = |_: &mut _, _: &_, _: Option<&_>| Ok::<_, Failure>((Step::default(), ()));
     let (session, ()) = Session::of_this_node(wish, scope, author, step)?;
     let (plan, _) = session.plan_here(false);
-    let name = rank::node_name(&present).cloned();
+    let host = present.remove(NODE_NAME);
     Ok(NodeWord {
-        host: name.unwrap_or_else(admin::hostname),
+        host: host.unwrap_or_else(admin::hostname),
         agreement: Agreement::of(&plan.node, &plan.map),
     })
 }

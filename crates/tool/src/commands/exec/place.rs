@@ -24,10 +24,7 @@ pub(super) fn place(
     intent: Intent,
     environment: &mut ProgramEnvironment,
 ) -> Result<Vec<String>, Failure> {
-    let mut present = environment.values();
-    if rank::node_name(&present).is_none() {
-        present.remove(NODE_NAME);
-    }
+    let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
     let reports = intent.wish.reports();
     listen(reports || numbering.is_first());

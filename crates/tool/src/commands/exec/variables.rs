@@ -2,6 +2,8 @@
 
 use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};
+use nic_placement_core::step::NODE_NAME;
+use nic_placement_launch::launched::rank;
 use std::ffi::{OsStr, OsString};
 
 #[derive(Clone)]
@@ -13,6 +15,7 @@ impl ProgramEnvironment {
     }
 
     /// Of one name the first counts, as for getenv(3). Bytes that are not UTF-8 become U+FFFD: such a variable counts as set.
+    /// Slurm's name of another node is left out.
     pub(in crate::commands) fn values(&self) -> Present {
         let mut values = Present::new();
         for (name, value) in &self.0 {
@@ -20,6 +23,9 @@ impl ProgramEnvironment {
             values
                 .entry(name)
                 .or_insert_with(|| value.to_string_lossy().into_owned());
+        }
+        if rank::has_brought_a_node(&values) {
+            values.remove(NODE_NAME);
         }
         values
     }
