@@ -89,7 +89,7 @@ fn main() -> ExitCode {
             continue;
         }
         let start = Instant::now();
-        let (row, found) = of(job, &bed);
+        let (row, found) = a_job_is_no_worse_off_in_any_way(job, &bed);
         record.push_str(&row);
         let took = start.elapsed().as_secs_f64();
         if found.is_empty() {
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
 }
 
 /// The job in four ways: its line of the record, and all that is wrong.
-fn of(job: &Job, bed: &Bed) -> (String, Vec<String>) {
+fn a_job_is_no_worse_off_in_any_way(job: &Job, bed: &Bed) -> (String, Vec<String>) {
     let mut row = format!("{}\t{}\t{}", job.name, job.release, job.shown);
     let (mut found, mut without) = (Vec::new(), Ranks::default());
     bed.transcript.borrow_mut().clear();

@@ -404,3 +404,37 @@ fn where_no_rdma_device_can_be_opened_check_and_show_say_what_a_task_is_told() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_nic_without_a_verbs_device_beside_others_is_in_no_task_and_fails_the_check() {
+    let Some(node) = node() else { return };
+    let hide = "verbs=/sys/class/infiniband_verbs; device=$(realpath $verbs/uverbs0); mount -t tmpfs none ${device%/*}; \
+                cp -a $verbs /dev/verbs; rm /dev/verbs/uverbs0; mount --bind /dev/verbs $verbs";
+    let reports = node.reports(&[], &format!("{hide}; {}", launched(node, 8, "", "")));
+    assert!(
+        !nics(&reports).contains(&"mlx5_0:1"),
+        "{:?}",
+        nics(&reports)
+    );
+    assert_eq!(reports[1].ports(), "mlx5_3:1");
+    let checked = node
+        .run(&[], &format!("{hide}; nic-placement check"))
+        .stdout;
+    let checked = String::from_utf8_lossy(&checked);
+    assert!(checked.contains("`mlx5_0` has no device node"), "{checked}");
+    assert!(checked.contains("8 GPUs, 7 of 14 NICs"), "{checked}");
+}
+
+#[test]
+fn slurms_name_of_a_node_counts_below_slurm_and_not_where_a_launcher_brought_it() {
+    let Some(node) = node() else { return };
+    let report = |variables: &str| {
+        let line = format!("env SLURMD_NODENAME=n0 {variables} nic-placement exec verbose -- true");
+        harness::stderr(&node.run(&[], &line))
+    };
+    let hydra = "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
+    assert!(report("").contains("task 0 n0 "), "{}", report(""));
+    assert!(!report(hydra).contains("n0 "), "{}", report(hydra));
+    let hosts = hydra.to_owned() + " SLURMD_NODENAME=$(hostname)";
+    assert!(report(&hosts).contains("task 0 "), "{}", report(&hosts));
+}

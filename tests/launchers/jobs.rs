@@ -4,6 +4,7 @@ use crate::bed::{Bed, Ran};
 use crate::judge::Nics;
 use crate::site::launchers;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// On each of the two nodes.
 pub const RANKS: usize = 8;
@@ -40,7 +41,7 @@ pub struct Way {
 const FIRST: &str =
     "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
 /// Now and then Open MPI 5's mpirun waits for its daemons after all ranks have ended and reported, without the plugin too.
-const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 15 ";
+const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 45 ";
 const OPEN_MPI: (&str, &str) = ("openmpi-5.0.11", "mpirun");
 
 pub const JOBS: &[Job] = &[
@@ -153,6 +154,32 @@ impl Job {
         folder.join("bin").join(command)
     }
 
+    /// A program of MPI's for the wheel's ranks, or none: it adds their numbers, then runs that of its words.
+    fn sum(&self, bed: &Bed) -> String {
+        let (wheel, _) = self.program;
+        let (own, mpich) = (launchers().join(wheel), launchers().join("mpich-5.0.2"));
+        // one interface of binaries, and of Intel MPI's wheel there is no mpi.h and no libfabric
+        let include = if wheel == OPEN_MPI.0 { &own } else { &mpich };
+        if !["Open MPI", "MPICH", "Intel MPI"].contains(&self.name) {
+            return String::new();
+        }
+        let program = bed.dir.join(format!("sum-{wheel}"));
+        let libraries =
+            [own.join("lib"), mpich.join("lib/mpich")].map(|at| at.display().to_string());
+        let built = Command::new("cc")
+            .args(["-Wall", "-Werror", "tests/launchers/sum.c", "-o"])
+            .args([&program, &PathBuf::from("-I"), &include.join("include")])
+            .arg(format!("-L{}", libraries[0]))
+            .args([
+                "-lmpi",
+                &format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.join(":")),
+            ])
+            .current_dir(&bed.site.repository)
+            .status();
+        assert!(built.is_ok_and(|status| status.success()), "sum.c");
+        format!("{} ", program.display())
+    }
+
     /// The program that is not there.
     pub fn lacks(&self, bed: &Bed) -> Option<String> {
         let path = self.program(bed);
@@ -197,15 +224,19 @@ impl Job {
             )
             .replace(
                 "RANK",
-                &format!("{before}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK"),
+                &format!(
+                    "{before}{}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK",
+                    self.sum(bed)
+                ),
             );
         let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         bed.file("hosts", &format!("{hosts}127.0.0.1 n0 n1\n"));
+        // Intel MPI's shared memory asks CPUID for the caches of a rank's CPU, which is not the played one
         let shim = bed.dir.join("bin/fakecpu.so");
         bed.file(
             "launch",
             &format!(
-                "#!/bin/bash\nexport LD_PRELOAD={} PYTHONPATH={repository}/python \
+                "#!/bin/bash\nexport LD_PRELOAD={} I_MPI_FABRICS=ofi PYTHONPATH={repository}/python \
                  NIC_PLACEMENT_CORE={folder}/libnic_placement_capi.so\n{command}\necho ended: $?\n",
                 shim.display()
             ),

@@ -130,7 +130,7 @@ type Change = fn(&mut Topology);
 type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, and its message.
-const EVIDENCE: [(&str, Evidence); 17] = [
+const EVIDENCE: [(&str, Evidence); 18] = [
     ("`exclude=mlx5_", |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
@@ -202,6 +202,13 @@ const EVIDENCE: [(&str, Evidence); 17] = [
         |_, selection, nic| {
             let why = format!("the job's user may not open `/dev/infiniband/uverbs{nic}`");
             selection.unopenable = vec![(NicIndex(nic), why)];
+        },
+    ),
+    (
+        "it has no uverbs device, and others have",
+        |topology, _, nic| {
+            let others = topology.nics.iter_mut().enumerate();
+            others.for_each(|(n, other)| other.uverbs = (n != nic).then(|| format!("uverbs{n}")));
         },
     ),
     (

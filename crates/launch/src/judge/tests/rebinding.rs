@@ -48,7 +48,10 @@ fn each_row_of_the_table_has_all_fields_and_known_signs() {
                 .next()
                 .unwrap();
             let is_word = !known_of(&WORDS, [&*format!("{name}x"), name].into_iter()).is_empty();
-            assert!(is_variable_name(name) || is_word, "`{condition}`");
+            assert!(
+                nic_placement_core::libraries::wanted::is_variable_name(name) || is_word,
+                "`{condition}`"
+            );
         }
     }
 }
