@@ -148,146 +148,130 @@ fn names_a_way(list: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn chosen_of(variables: &str) -> Option<String> {
-        let pairs: Vec<(&str, &str)> = variables
-            .split(' ')
-            .filter_map(|word| word.split_once('='))
-            .collect();
-        let named = |name: &str| match name {
-            "SLURM_CPU_BIND_TYPE" => "TYPE".to_string(),
-            "SLURM_CPU_BIND_LIST" => "LIST".to_string(),
-            VARIABLE => "TOLD".to_string(),
-            other => other.trim_start_matches("SLURM_").to_string(),
-        };
-        chosen(|name| {
-            pairs
-                .iter()
-                .find(|(known, _)| *known == named(name))
-                .map(|(_, value)| value.to_string())
-        })
-    }
-
     #[test]
-    fn hints_and_thread_counts_choose_no_cpus() {
-        for hint in [
-            "TYPE=threads LIST= THREADS_PER_CORE=1",
-            "TYPE=cores LIST= THREADS_PER_CORE=1",
-            "TYPE=threads LIST= NTASKS_PER_CORE=65535",
-            "TYPE=cores LIST= NTASKS_PER_CORE=1",
-            "TYPE=sockets LIST= NTASKS_PER_SOCKET=2",
-            "TYPE=sockets LIST= TOLD=implied",
-            "TYPE= LIST=verbose",
-            "TYPE=none TOLD=unnamed",
-            "TYPE=cores LIST=cores TOLD=unnamed",
-            "",
-        ] {
-            assert_eq!(chosen_of(hint), None, "{hint}");
-        }
-    }
-
-    #[test]
-    fn a_way_that_the_user_named_is_a_choice_whatever_stands_beside_it() {
-        for (choice, how) in [
-            ("TYPE=cores LIST=cores", "cores"),
-            ("TYPE=cores LIST=", "cores"),
-            ("TYPE=sockets LIST=", "sockets"),
-            ("TYPE=threads LIST=threads THREADS_PER_CORE=1", "threads"),
+    fn a_way_that_the_user_named_is_a_choice_and_hints_and_thread_counts_are_none() {
+        for (variables, expected) in [
+            ("TYPE=cores LIST=cores", Some("cores")),
+            ("TYPE=cores LIST=", Some("cores")),
+            ("TYPE=sockets LIST=", Some("sockets")),
+            (
+                "TYPE=threads LIST=threads THREADS_PER_CORE=1",
+                Some("threads"),
+            ),
             (
                 "TYPE=threads LIST= THREADS_PER_CORE=1 TOLD=chosen",
-                "threads",
+                Some("threads"),
             ),
-            ("TYPE=none LIST=", "none"),
-            ("TYPE=ldoms LIST= THREADS_PER_CORE=1", "ldoms"),
-            ("TYPE=map_cpu: LIST=0,1", "map_cpu:"),
-            ("TYPE=mask_cpu: LIST=0x1 TOLD=implied", "mask_cpu:"),
+            ("TYPE=none LIST=", Some("none")),
+            ("TYPE=ldoms LIST= THREADS_PER_CORE=1", Some("ldoms")),
+            ("TYPE=map_cpu: LIST=0,1", Some("map_cpu:")),
+            ("TYPE=mask_cpu: LIST=0x1 TOLD=implied", Some("mask_cpu:")),
+            ("TYPE=threads LIST= THREADS_PER_CORE=1", None),
+            ("TYPE=cores LIST= THREADS_PER_CORE=1", None),
+            ("TYPE=threads LIST= NTASKS_PER_CORE=65535", None),
+            ("TYPE=cores LIST= NTASKS_PER_CORE=1", None),
+            ("TYPE=sockets LIST= NTASKS_PER_SOCKET=2", None),
+            ("TYPE=sockets LIST= TOLD=implied", None),
+            ("TYPE= LIST=verbose", None),
+            ("TYPE=none TOLD=unnamed", None),
+            ("TYPE=cores LIST=cores TOLD=unnamed", None),
+            ("", None),
         ] {
-            assert_eq!(chosen_of(choice).as_deref(), Some(how), "{choice}");
+            let found = chosen(|name| {
+                let short = match name {
+                    TYPE => "TYPE",
+                    LIST => "LIST",
+                    VARIABLE => "TOLD",
+                    other => other.trim_start_matches("SLURM_"),
+                };
+                let mut pairs = variables.split(' ').filter_map(|word| word.split_once('='));
+                pairs
+                    .find(|(known, _)| *known == short)
+                    .map(|(_, value)| value.to_string())
+            });
+            assert_eq!(found.as_deref(), expected, "{variables}");
         }
     }
 
     #[test]
     fn srun_tells_what_its_command_line_says_and_the_node_cannot_see() {
-        let told = |line: &str, variable: Option<&str>| {
-            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-            word_of_srun(&words, variable)
-        };
-        assert_eq!(told("srun -n8 ./a", None), None);
-        assert_eq!(told("srun --hint=nomultithread ./a", None), None);
-        assert_eq!(told("srun --cpu-bind=cores ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun --cpu-bind cores ./a", None), Some(CHOSEN));
-        assert_eq!(
-            told("srun --cpu-b=threads --threads-per-core=1 ./a", None),
-            Some(CHOSEN)
-        );
-        assert_eq!(told("srun --cpu_bind=none ./a", None), Some(CHOSEN));
-        assert_eq!(
-            told("srun --cpu-bind=verbose ./a", None),
-            None,
-            "it asks to read, and not to bind"
-        );
-        assert_eq!(told("srun --cpu-bind=v,cores ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun ./a", Some("quiet,mask_cpu:0x1")), Some(CHOSEN));
-        assert_eq!(told("srun ./a", Some("verbose")), None);
-        assert_eq!(told("srun -B 2 ./a", None), Some(IMPLIED));
-        assert_eq!(told("srun --extra-node-info=2:2 ./a", None), Some(IMPLIED));
-        assert_eq!(
-            told("srun -B2:2:1 --cpu-bind=sockets ./a", None),
-            Some(CHOSEN)
-        );
-        assert_eq!(
-            told("srun --cpu-freq=high --cpus-per-task=4 ./a", None),
-            None
-        );
-        assert_eq!(told("srun", None), None);
+        for (line, variable, expected) in [
+            ("-n8 ./a", None, None),
+            ("--hint=nomultithread ./a", None, None),
+            ("--cpu-bind=cores ./a", None, Some(CHOSEN)),
+            ("--cpu-bind cores ./a", None, Some(CHOSEN)),
+            (
+                "--cpu-b=threads --threads-per-core=1 ./a",
+                None,
+                Some(CHOSEN),
+            ),
+            ("--cpu_bind=none ./a", None, Some(CHOSEN)),
+            // it asks to read, and not to bind
+            ("--cpu-bind=verbose ./a", None, None),
+            ("--cpu-bind=v,cores ./a", None, Some(CHOSEN)),
+            ("./a", Some("quiet,mask_cpu:0x1"), Some(CHOSEN)),
+            ("./a", Some("verbose"), None),
+            ("-B 2 ./a", None, Some(IMPLIED)),
+            ("--extra-node-info=2:2 ./a", None, Some(IMPLIED)),
+            ("-B2:2:1 --cpu-bind=sockets ./a", None, Some(CHOSEN)),
+            ("--cpu-freq=high --cpus-per-task=4 ./a", None, None),
+            ("", None, None),
+        ] {
+            let words = format!("srun {line}");
+            let words: Vec<String> = words.split_whitespace().map(str::to_string).collect();
+            assert_eq!(
+                word_of_srun(&words, variable),
+                expected,
+                "{line} {variable:?}"
+            );
+        }
     }
 
     #[test]
-    fn the_tasks_masks_are_those_that_slurmd_lists_and_a_list_that_is_understood_in_part_tells_of_nobody()
-     {
-        let masks = |how: &'static str, list: &'static str| -> Vec<String> {
-            let read = |name: &str| match name {
-                TYPE => Some(how),
-                LIST => Some(list),
-                _ => None,
-            };
-            masks(read).iter().map(CpuSet::to_string).collect()
-        };
-        assert_eq!(masks("mask_cpu:", "0x3,0x30,0x300"), ["0-1", "4-5", "8-9"]);
-        assert_eq!(masks("map_cpu:", "0,12"), ["0", "12"]);
-        for (how, list) in [
-            ("mask_cpu:", "0x3,none"),
-            ("mask_cpu:", ""),
-            ("map_cpu:", "0,all"),
-            ("threads", "0,1"),
-            ("none", "0x1"),
-            ("", "0x1"),
-            ("", ""),
+    fn the_tasks_masks_are_those_that_slurmd_lists_and_none_where_a_part_is_not_understood() {
+        for (how, list, expected) in [
+            ("mask_cpu:", "0x3,0x30,0x300", &["0-1", "4-5", "8-9"][..]),
+            ("map_cpu:", "0,12", &["0", "12"]),
+            ("mask_cpu:", "0x3,none", &[]),
+            ("mask_cpu:", "", &[]),
+            ("map_cpu:", "0,all", &[]),
+            ("threads", "0,1", &[]),
+            ("none", "0x1", &[]),
+            ("", "0x1", &[]),
+            ("", "", &[]),
         ] {
-            assert_eq!(masks(how, list), [""; 0], "`{how}{list}`");
+            let found = masks(|name| {
+                [(TYPE, how), (LIST, list)]
+                    .into_iter()
+                    .find(|of| of.0 == name)
+                    .map(|of| of.1)
+            });
+            let found: Vec<String> = found.iter().map(CpuSet::to_string).collect();
+            assert_eq!(found, expected, "`{how}{list}`");
         }
-        assert_eq!(super::masks(|_| None), []);
+        assert_eq!(masks(|_| None::<&str>), []);
     }
 
     #[test]
     fn a_binding_is_an_outer_steps_where_srun_does_not_read_it() {
-        let is_outer = |how: Option<&str>, read_by_srun: Option<&str>| {
-            is_of_an_outer_step(|name| match name {
+        let bound = Some("mask_cpu:");
+        for (how, read_by_srun, is_outer) in [
+            // after `unset SLURM_CPU_BIND`
+            (bound, None, true),
+            (bound, Some(""), true),
+            // srun binds this step so too
+            (bound, Some("quiet,mask_cpu:0x3"), false),
+            // there is no outer step
+            (None, None, false),
+            (Some(""), None, false),
+            (None, Some("cores"), false),
+        ] {
+            let found = is_of_an_outer_step(|name| match name {
                 TYPE => how.map(str::to_string),
                 READ_BY_SRUN => read_by_srun.map(str::to_string),
                 _ => None,
-            })
-        };
-        let bound = Some("mask_cpu:");
-        assert!(is_outer(bound, None), "after `unset SLURM_CPU_BIND`");
-        assert!(is_outer(bound, Some("")));
-        assert!(
-            !is_outer(bound, Some("quiet,mask_cpu:0x3")),
-            "srun binds this step so too"
-        );
-        assert!(
-            !is_outer(None, None) && !is_outer(Some(""), None),
-            "there is no outer step"
-        );
-        assert!(!is_outer(None, Some("cores")), "the user's own variable");
+            });
+            assert_eq!(found, is_outer, "{how:?} {read_by_srun:?}");
+        }
     }
 }
