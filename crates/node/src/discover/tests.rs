@@ -33,10 +33,11 @@ fn h100() -> Topology {
 }
 
 /// The folder of a DGX H100's `mlx5_0`.
-const MLX5_0: &str = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
+pub(super) const MLX5_0: &str =
+    "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
 
 /// Adds a file (`PATH=TEXT`) or a link (`PATH -> TARGET`) for each entry.
-fn add<T: AsRef<str>>(tree: &mut Manifest, entries: impl IntoIterator<Item = T>) {
+pub(super) fn add<T: AsRef<str>>(tree: &mut Manifest, entries: impl IntoIterator<Item = T>) {
     for entry in entries {
         let entry = entry.as_ref();
         match entry.split_once(" -> ") {
@@ -68,19 +69,19 @@ fn again(snapshot: &Manifest, scope: Scope) -> Topology {
     read(Manifest::parse(&snapshot.to_string()).unwrap(), scope).0
 }
 
-fn nic<'t>(topology: &'t Topology, name: &str) -> &'t Nic {
+pub(super) fn nic<'t>(topology: &'t Topology, name: &str) -> &'t Nic {
     topology.nics.iter().find(|nic| nic.name == *name).unwrap()
 }
 
-fn map(topology: &Topology) -> NodePlacement {
+pub(super) fn map(topology: &Topology) -> NodePlacement {
     policy::map(topology, &Wish::default())
 }
 
-fn texts<T: ToString>(found: impl IntoIterator<Item = T>) -> Vec<String> {
+pub(super) fn texts<T: ToString>(found: impl IntoIterator<Item = T>) -> Vec<String> {
     found.into_iter().map(|one| one.to_string()).collect()
 }
 
-fn read(manifest: Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
+pub(super) fn read(manifest: Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
     discover(&Root::manifest(manifest), scope, Provenance::ThisSystem)
 }
 
