@@ -113,7 +113,7 @@ fn stated() -> impl Iterator<Item = (&'static str, String, Vec<(Vec<usize>, Vec<
 }
 
 /// A model without pairs, and the reason among its sources.
-const WITHOUT_PAIRS: (&str, &str) = ("gke-a3-mega", "which GPU and which gVNIC share");
+const WITHOUT_PAIRS: (&str, &str) = ("gke-a3-mega", "and which gVNIC share a");
 
 /// Models whose facts have tests of their own below, and one with a single GPU and NIC.
 const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"];
