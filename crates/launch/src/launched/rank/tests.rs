@@ -367,7 +367,7 @@ mod by_rank {
         let changes: [(fn(&mut Topology), &str); 4] = [
             (
                 |node| node.gpus[3].mig_instances = Some(2),
-                "a number may mean a MIG",
+                "may mean a MIG",
             ),
             (
                 |node| node.gpus[3].vendor = GpuVendor::Amd,
@@ -379,7 +379,7 @@ mod by_rank {
                         .iter_mut()
                         .for_each(|gpu| gpu.vendor = GpuVendor::Intel)
                 },
-                "a number may mean a stack",
+                "may mean a stack",
             ),
             (
                 |node| node.gpus[3].model = Some("another".to_string()),
