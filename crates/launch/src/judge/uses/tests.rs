@@ -122,9 +122,15 @@ fn the_nics_of_the_users_list_are_told_with_their_paths_and_no_strict_word_judge
                 "NCCL_IB_HCA==mlx5_11",
                 "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
             ),
-            ("NCCL_IB_HCA=mlx4", &format!("NCCL: {none}")),
-            ("UCX_NET_DEVICES=mlx5_99:1", &format!("UCX: {none}")),
-            ("UCX_NET_DEVICES=eth0,lo", &format!("UCX: {none}")),
+            ("NCCL_IB_HCA=mlx4", &format!("NCCL: {none} that works")),
+            (
+                "UCX_NET_DEVICES=mlx5_99:1",
+                &format!("UCX: {none} that works"),
+            ),
+            (
+                "UCX_NET_DEVICES=eth0,lo",
+                &format!("UCX: {none} that works"),
+            ),
         ] {
             assert_eq!(dgx(word, &[value]).uses(), expected, "{word} {value}");
         }
