@@ -8,7 +8,7 @@ use crate::topology::{Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenan
 
 /// Sockets of NUMA nodes of cores of threads, and GPUs on these NUMA nodes. Second threads are
 /// numbered after all first ones, as Intel does, or beside them; cores anew in each package.
-pub(super) fn machine(
+pub(crate) fn machine(
     [sockets, nodes, cores, threads]: [u32; 4],
     beside: bool,
     gpus: &[Option<u32>],
@@ -61,7 +61,7 @@ pub(super) fn dealt(gpus: u32, nodes: u32) -> Vec<Option<u32>> {
     (0..gpus).map(|gpu| Some(gpu * nodes / gpus)).collect()
 }
 
-pub(super) fn set(list: &str) -> CpuSet {
+pub(crate) fn set(list: &str) -> CpuSet {
     CpuSet::from_list(list).unwrap()
 }
 
