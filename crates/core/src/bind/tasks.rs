@@ -392,6 +392,34 @@ mod tests {
     }
 
     #[test]
+    fn masks_may_split_cores_that_were_not_read_unless_slurm_counts_all_threads_of_the_cores() {
+        let counted = |cores| Some(Counted { cpus: 2, cores });
+        for (read, masks, threads, counted, expected) in [
+            (false, &["0", "4"][..], Some(2), None, true),
+            (false, &["0", "4"], Some(2), counted(2), true),
+            (false, &["0", "4"], Some(2), counted(1), false),
+            (false, &["0-1", "4-5"], Some(2), None, false),
+            (false, &["0"], Some(2), None, false),
+            (false, &["0", "4"], None, None, false),
+            (true, &["0", "4"], Some(2), None, false),
+        ] {
+            let mut topology = machine();
+            topology.pus.retain(|_| read);
+            let step = Step {
+                counted,
+                ..step(2, "")
+            };
+            let task = Task {
+                masks: masks.iter().map(|mask| set(mask)).collect(),
+                threads_per_core: threads,
+                ..Task::default()
+            };
+            let found = StepTasks::new(&topology, &step, &task).may_differ_in_cores();
+            assert_eq!(found, expected, "{read} {masks:?} {threads:?} {counted:?}");
+        }
+    }
+
+    #[test]
     fn what_a_task_asked_for_is_cores_unless_slurms_count_proves_threads() {
         for (cpus_per_task, counted, cpus, expected) in [
             (None, None, "0-7", None),

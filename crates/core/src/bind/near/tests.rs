@@ -94,6 +94,7 @@ impl Played {
         let shared = self.masks.iter().all(|mask| *mask == self.masks[0]);
         Task {
             local_id: id as u32,
+            global_id: 100 + id as u32,
             cpus: self.masks[id].clone(),
             step_cpus: union(&self.masks),
             // slurmd lists no masks if it bound no task
@@ -198,7 +199,9 @@ const SOCKETS: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
 
 #[test]
 fn moved_tasks_take_the_cpus_that_others_leave() {
-    let found = misdealt().lists();
+    let (found, decisions) = (misdealt().lists(), misdealt().decisions());
+    let ids = decisions.iter().map(|one| (one.local_id, one.global_id));
+    assert!(ids.eq((0..8).map(|id| (id, 100 + id))));
     // ranks 1 and 3 have GPUs of socket 0, ranks 4 and 6 of socket 1: they change places
     assert_eq!(found[0], "0-1,112-113");
     assert_eq!([&found[1], &found[3]], ["4-5,116-117", "6-7,118-119"]);

@@ -58,6 +58,17 @@ fn every_built_in_machine_has_one_map_whoever_idles() {
 }
 
 #[test]
+fn two_gpus_share_the_fewer_lanes_of_their_nic() {
+    let mut topology = machine(&[0, 0], &[(0, 400)]);
+    let narrow = LinkRate { width: 8, ..GEN5 };
+    let nic = topology.nics[0].address.unwrap();
+    function(&mut topology, nic, |nic| nic.link.current = Some(narrow));
+    for gpu in closest(&topology).gpus {
+        assert_eq!(gpu.choices[0].share_mbps, Some(narrow.mbps() / 2));
+    }
+}
+
+#[test]
 fn a_gpu_with_fewer_lanes_than_its_slot_has_less_of_its_nic() {
     let mut topology = machine(&[0], &[(0, 400)]);
     let mbps = |topology: &Topology| closest(topology).gpus[0].choices[0].share_mbps;
