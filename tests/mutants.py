@@ -154,7 +154,9 @@ ALL = drawn(asked.places, asked.seed, asked.n)
 for number, mutant in enumerate(ALL, 1):
     mutant["id"] = number
 ALL = [mutant for mutant in ALL if asked.only in mutant["name"]]
-shutil.copytree(ROOT, TREE, dirs_exist_ok=True, ignore=lambda at, names: {"target", ".git"} & set(names) if at == str(ROOT) else [])
+# newly dated, so that Cargo sees what an earlier run had written over
+shutil.copytree(ROOT, TREE, dirs_exist_ok=True, copy_function=shutil.copy,
+                ignore=lambda at, names: {"target", ".git"} & set(names) if at == str(ROOT) else [])
 alone, together, found = [], ALL, {}
 
 
