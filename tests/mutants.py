@@ -174,8 +174,9 @@ while True:
     for file, byte, code in errors:
         of_file = [(start, end, number) for number, (of, start, end) in places.items() if of == file]
         holds = [(end - start, number) for start, end, number in of_file if start <= byte < end]
-        # a match without one of its arms: the error is at its head
-        holds = holds or [(start - byte, number) for start, _, number in of_file if start > byte and code == "E0004"]
+        # a match without one of its arms: the error is at its head; a second `impl Trait`: at what follows
+        after = code == "E0004"
+        holds = holds or [(abs(start - byte), number) for start, _, number in of_file if (start > byte) == after]
         bad |= {min(holds)[1]: code} if holds else {}
     if not bad:
         sys.exit(f"no mutant's: {errors[:5]}")

@@ -201,7 +201,7 @@ fn what_the_user_bound_stays_bound() {
     // CPUs stay by the memory
     assert_eq!(with("", "local").outcome(), "/");
     assert_eq!(with("", "none").outcome(), "8-11/");
-    for how in "none threads sockets ldoms rank map_cpu: mask_cpu: rank_ldom map_ldom:".split(' ') {
+    for how in "none,threads,sockets,ldoms,rank,map_cpu:,mask_cpu:,rank_ldom,map_ldom:".split(',') {
         assert_eq!(with(how, "map_mem:").outcome(), "/", "--cpu-bind={how}");
     }
 }
@@ -216,7 +216,7 @@ fn a_users_way_of_binding_is_quoted_in_one_short_line() {
         (one.step.cpu_bind, one.step.mem_bind) = (Some(forged.clone()), Some(forged));
     });
     let reasons = one.bound().notes.reasons;
-    assert_eq!(reasons.len(), 2, "of its CPUs and its memory");
+    assert_eq!(reasons.len(), 2, "CPUs and memory");
     for why in reasons {
         assert!(
             why.contains("none\\n[2026-01-01]") && why.len() < 200,

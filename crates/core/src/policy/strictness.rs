@@ -107,8 +107,8 @@ mod tests {
         for (excluded, strictness, task, said) in [
             ("", BestEffort, far, ""),
             ("", Strict, far, ""),
-            ("", BestEffort, no_nic, "no NIC of this node may"),
-            ("", Strict, no_nic, "no NIC of this node may"),
+            ("", BestEffort, no_nic, "no NIC of this node "),
+            ("", Strict, no_nic, "no NIC of this node "),
             ("", Restricted, (&[0], &[0], "0-3"), ""),
             ("", Restricted, (&[0], &[7], "0-3"), far_nic),
             (
@@ -124,7 +124,7 @@ mod tests {
                 "",
                 SingleNumaNode,
                 (&[0, 4], &[0, 4], "0-3"),
-                "its GPUs are on NUMA nodes",
+                "its GPUs are on NUMA ",
             ),
             // a task without GPUs is asked for nothing
             ("", BestEffort, nothing, ""),

@@ -217,7 +217,7 @@ fn on_a_busy_node_tasks_keep_their_part() {
     let busy = misdealt().with(|played| played.masks = masks);
     assert_eq!(busy.lists(), busy.before(), "each keeps its four CPUs");
     let notes = &busy.decisions()[1].notes;
-    assert_eq!(notes.missed, [""; 0], "it has room, though too little");
+    assert_eq!(notes.missed, [""; 0]);
     let why = notes.far.as_ref().unwrap();
     assert!(
         why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"),

@@ -54,13 +54,7 @@ fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket()
             "",
             "it runs on other sockets",
         ),
-        (
-            "8-9",
-            Bind::Auto,
-            Mem::Prefer,
-            "",
-            "does not run near its GPU",
-        ),
+        ("8-9", Bind::Auto, Mem::Prefer, "", "it does not run near"),
         // of two words that leave memory alone
         ("4-5", Bind::None, Mem::None, "", "memory: `bind=none`"),
         ("4-5", Bind::Auto, Mem::None, "", "memory: `mem=none`"),
@@ -107,12 +101,12 @@ fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
 #[test]
 fn a_memory_policy_that_somebody_set_before_us_stays() {
     let taken = Memory {
-        taken: Some("numactl set one".to_string()),
+        taken: Some("numactl".to_string()),
         ..within("0-1")
     };
     let (mems, notes) = settled("1", &[], taken);
     assert_eq!(mems, "");
-    assert_eq!(notes.reasons, ["memory: left alone, numactl set one"]);
+    assert_eq!(notes.reasons, ["memory: left alone, numactl"]);
 }
 
 #[test]
