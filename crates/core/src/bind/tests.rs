@@ -244,7 +244,8 @@ fn each_word_binds_what_it_says() {
 
 #[test]
 fn a_task_without_gpus_gets_a_part_of_the_steps_nodes_where_the_user_asked_and_nobody_bound_it() {
-    let changes: [(&str, fn(&mut One)); 6] = [
+    type Change = fn(&mut One);
+    let changes: [(&str, Change); 6] = [
         ("0-7/0", |_| ()),
         ("0-7/", |one| one.wish.mem = Mem::None),
         ("/", |one| one.wish.by_user = false),
