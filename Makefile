@@ -81,13 +81,10 @@ sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitize
 # need PROGRAM,PACKAGE: said before anything is built
 need = @command -v $(1) > /dev/null || { echo '$@: no `$(1)`: Debian has it in $(2)' >&2; exit 1; }
 
-# judged by the tests that lie beside it, without those that take longest; the seed makes two runs alike
-SHARD ?= 0/40
-mutants:        ## does a test notice each small change to what decides? SHARD=0/40 IN=crates/core/src/maps.rs (cargo-mutants)
-	CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=8 PROPTEST_RNG_SEED=1 $(CARGO) mutants -p nic-placement-core \
-		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- --lib -- \
-		policy:: bind:: gpus:: libraries:: maps:: plan:: placement:: wish:: \
-		--skip eight_gpus_on_eight --skip more_interfaces_than_a_variable
+# a sample by names, so that a later tree has the same one; FIGURES
+mutants: N = 120
+mutants:        ## does a test of core notice each small change to what decides? N=120 SEED=46 IN='bind gpus' (cargo-mutants, tree-sitter of PyPI)
+	$(PYTHON) tests/mutants.py -n $(N) --seed $(or $(SEED),46) $(IN)
 
 test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries

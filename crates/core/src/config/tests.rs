@@ -90,7 +90,7 @@ fn a_word_that_is_not_understood_is_named_with_the_one_that_was_meant() {
         ("verbose=2", ["`verbose=2` is not", "expected `verbose`"]),
         (
             "nics-per-task=9",
-            ["`nics-per-task=9` is", "`nics-per-task=auto|N`"],
+            ["`nics-per-task=9` is", "`nics-per-task=auto|1-8`"],
         ),
         (
             "strict,restricted",

@@ -5,6 +5,7 @@ mod degraded;
 mod left_out;
 mod libfabric;
 mod libraries;
+mod meanings;
 mod nested;
 mod nvshmem;
 mod openmp;
