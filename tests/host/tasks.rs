@@ -173,7 +173,7 @@ fn a_step_inside_a_placed_step_is_placed_anew_and_keeps_what_its_user_put_in_pla
             inner.has(task, variable, &outer.env(task, variable).unwrap());
         }
     }
-    let own = nested_in(&outer, 0, on("--env UCX_NET_DEVICES=mlx5_9:1"));
+    let own = nested_in(&outer, 0, on("")).with("--env UCX_NET_DEVICES=mlx5_9:1");
     own.gpu("3").ok().has(0, "UCX_NET_DEVICES", "mlx5_9:1");
 }
 
