@@ -83,7 +83,7 @@ fn parts(rank: usize, word: &Value) -> Vec<(String, String)> {
     let text = word.to_string().replace(' ', "\\u0020");
     let parts: Vec<&[u8]> = text.as_bytes().chunks(700).collect();
     let numbered = parts.iter().enumerate().map(|(part, text)| {
-        let (left, text) = (parts.len() - 1 - part, str::from_utf8(text).unwrap());
+        let (left, text) = (parts.len() - 1 - part, std::str::from_utf8(text).unwrap());
         (format!("nicp.{rank}.{part}"), format!("{left:02}{text}"))
     });
     numbered.collect()

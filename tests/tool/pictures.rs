@@ -181,7 +181,7 @@ fn large(pairs: usize) -> String {
 #[test]
 fn a_large_node_s_plan_fits_a_page_with_its_reasons_below_on_request() {
     let place = Place::new("large");
-    let node = place.file("large.json", &large(64));
+    let node = place.file("large.json", large(64));
     for words in ["plan", "plan --gpus-per-task 1", "plan --words all", "show"] {
         let text = printed(&format!("{words} --topology {node}"));
         fits(&text, WIDTH);
