@@ -158,7 +158,7 @@ fn every_known_word_is_taken_without_a_line_in_srun() {
         let played = of("local", &format!("--option {text}"));
         assert_eq!(played.returned("option"), Some(0), "{played}");
         played.quiet();
-        // srun shows info lines to everybody
+        // srun shows info lines to every user
         assert_eq!(played.told("info"), [""; 0], "{played}");
     }
 }
@@ -278,7 +278,7 @@ fn a_step_that_did_not_ask_is_left_alone_and_sees_not_a_line() {
     let played = dgx("").eight();
     played.untouched().quiet();
     assert_eq!(played.told("info"), [""; 0], "{played}");
-    // nor is placement talked about that nobody asked for
+    // nor is placement talked about that was not asked for
     on("").eight().near().quiet();
 }
 

@@ -347,7 +347,7 @@ fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
         .unwrap();
     let answer = Answer::of(tool().arg("machines").stdout(full));
     answer.ends(1).says(&["nic-placement: cannot write: "]);
-    // nor is that nobody reads stderr a reason to panic
+    // nor is a closed stderr a reason to panic
     let mut child = tool().arg("plam").stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(2));

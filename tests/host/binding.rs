@@ -192,7 +192,7 @@ fn openmp_is_told_only_where_the_user_asks() {
 #[test]
 fn tasks_without_gpus_are_dealt_to_the_nodes_where_the_user_asked() {
     let two = |step: Step| step.task("").task("").word("--local-tasks", "2").play();
-    // `bind=core` too: all of its node, since nobody shares it
+    // `bind=core` too: all of its node, since no task shares it
     for words in ["closest", "bind=core"] {
         two(on(ALL, words))
             .ok()
