@@ -1,5 +1,10 @@
 //! Cases that a program runs one after another and counts, and the reasons why it runs none.
-#![allow(dead_code, unused_imports, unused_macros, reason = "each program uses a part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each program uses a part"
+)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::process::ExitCode;

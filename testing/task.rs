@@ -1,5 +1,7 @@
 //! Reads the lines in which a task describes itself (`tests/slurm/report.c`, and in guests `tests/vm_slurm/task.rs`).
 
+#![allow(dead_code, reason = "each program uses a part")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers of CPUs, of NUMA nodes, of devices.
@@ -134,6 +136,20 @@ impl Task {
         let pages = self.pages();
         (pages.len() == 1).then(|| *pages.keys().next().expect("one"))
     }
+}
+
+/// Each task is so.
+#[track_caller]
+pub fn all(tasks: &[Task], is: impl Fn(&Task) -> bool) {
+    tasks.iter().for_each(|task| assert!(is(task), "{task:?}"));
+}
+
+/// Each task of the second is so, beside its like of the first.
+#[track_caller]
+pub fn each(bare: &[Task], tasks: &[Task], is: impl Fn(&Task, &Task) -> bool) {
+    assert_eq!(bare.len(), tasks.len());
+    let pairs = bare.iter().zip(tasks);
+    pairs.for_each(|(bare, task)| assert!(is(bare, task), "{task:?} had {bare:?}"));
 }
 
 /// `0-2,8` as numbers.

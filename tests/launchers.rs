@@ -53,7 +53,10 @@ fn main() -> ExitCode {
             continue;
         }
         if let Some(path) = job.lacks(&bed) {
-            println!("skipped {}: there is no `{path}`: tests/exec/install.sh", job.title());
+            println!(
+                "skipped {}: there is no `{path}`: tests/exec/install.sh",
+                job.title()
+            );
             skipped += 1;
             continue;
         }
@@ -69,7 +72,10 @@ fn main() -> ExitCode {
             println!("{}", bed.transcript.borrow());
         }
     }
-    println!("{} launchers, {failed} failed, {skipped} skipped", JOBS.len() - skipped);
+    println!(
+        "{} launchers, {failed} failed, {skipped} skipped",
+        JOBS.len() - skipped
+    );
     if failed + skipped == 0 {
         std::fs::write(site.repository.join(RECORD), record).expect("a file of the checkout");
     }

@@ -2,7 +2,7 @@
 
 use super::machines::Cluster;
 use super::site::Site;
-use super::task::{Task, VARIABLES};
+use super::task::{Task, VARIABLES, all};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,20 +29,6 @@ pub fn while_another_job_has_gpus(gpus: usize, command: &str) -> String {
          {command}; code=$?
          touch release; wait; exit $code"
     )
-}
-
-/// Each task is so.
-#[track_caller]
-pub fn all(tasks: &[Task], is: impl Fn(&Task) -> bool) {
-    tasks.iter().for_each(|task| assert!(is(task), "{task:?}"));
-}
-
-/// Each task of the second is so, beside its like of the first.
-#[track_caller]
-pub fn each(bare: &[Task], tasks: &[Task], is: impl Fn(&Task, &Task) -> bool) {
-    assert_eq!(bare.len(), tasks.len());
-    let pairs = bare.iter().zip(tasks);
-    pairs.for_each(|(bare, task)| assert!(is(bare, task), "{task:?} had {bare:?}"));
 }
 
 /// A cluster that runs.

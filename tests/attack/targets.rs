@@ -1,10 +1,10 @@
 //! The machines that are attacked, and what the judge and the generator must know of each.
 
-use crate::slurm::bed::Bed;
 use crate::judge::{Machine, Set};
+use crate::slurm::bed::Bed;
 use crate::slurm::machines::{Cluster, dgx, dgx_a100, gpu_folders, minor};
-use crate::slurm::task::numbers;
 use crate::slurm::site::Site;
+use crate::slurm::task::numbers;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

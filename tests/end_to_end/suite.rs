@@ -1,11 +1,11 @@
 //! The runner of the cases, and the checks of their tables.
 
-pub use crate::slurm::bed::{Bed, Ran, all, asked, each, srun, while_another_job_has_gpus};
+pub use crate::slurm::bed::{Bed, Ran, asked, srun, while_another_job_has_gpus};
 pub(crate) use crate::slurm::cases::cases;
 pub use crate::slurm::cases::skip;
 pub use crate::slurm::machines::*;
 pub use crate::slurm::plugins::between;
-pub use crate::slurm::task::{Set, Task, numbers};
+pub use crate::slurm::task::{Set, Task, all, each, numbers};
 pub use std::collections::BTreeSet;
 pub use std::fs;
 pub use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The launchers, and how a job of two nodes uses each.
 
-use crate::slurm::bed::{Bed, Ran};
 use crate::judge::Nics;
+use crate::slurm::bed::{Bed, Ran};
 use crate::slurm::site::launchers;
 use std::path::PathBuf;
 
@@ -175,7 +175,10 @@ impl Job {
         let root = program.ancestors().nth(2).expect("a folder").display();
         let program = format!("env I_MPI_ROOT={root} {}", program.display());
         let rank = format!("{before}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK");
-        let command = self.command.replace("WITHIN ", WITHIN).replace("FIRST ", FIRST);
+        let command = self
+            .command
+            .replace("WITHIN ", WITHIN)
+            .replace("FIRST ", FIRST);
         let command = command.replace("ACTORS", &format!("{repository}/tests/launchers/actors.py"));
         let command = command.replace("PROGRAM", &program).replace("RANK", &rank);
         let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The ranks of a job, and all that is wrong with them.
 
-use crate::slurm::bed::Ran;
 use crate::jobs::{RANKS, Way};
+use crate::slurm::bed::Ran;
 use crate::slurm::machines::{cpus_near, numa_node_of, ucx_of, ucx_of_all};
 use crate::slurm::task::{Task, numbers};
 

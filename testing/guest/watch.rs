@@ -5,7 +5,7 @@
 //! that.  One whose program does not end is bounded by its own limits, 120 s for a command of vm_slurm and 900 s for one of
 //! clients, and by boot.sh's `VM_LIMIT`.
 
-use super::Boot;
+use super::boot::{Boot, here};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +35,6 @@ pub struct Ran {
     /// the first that failed: the others have ended with it
     pub failed: Option<usize>,
     /// how often they were started
-    #[allow(dead_code)] // for the tests of this file
     pub starts: u32,
 }
 
@@ -56,18 +55,14 @@ struct Running<'a> {
 
 impl Running<'_> {
     fn name(&self) -> String {
-        self.boot
-            .out
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
+        let name = self.boot.out.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     /// How long its console has said nothing; before there is one, boot.sh makes what the guest needs.
     fn silence(&mut self) -> Duration {
-        let length =
-            fs::metadata(self.boot.out.join("console")).map_or(0, |console| console.len() + 1);
+        let console = fs::metadata(self.boot.out.join("console"));
+        let length = console.map_or(0, |console| console.len() + 1);
         if length == 0 || length != self.console.0 {
             self.console = (length, Instant::now());
         }
@@ -88,13 +83,10 @@ impl Running<'_> {
                 format!("{}; since {} s", what.trim(), since.as_secs())
             }
             Err(_) if self.console.0 > 0 => "its kernel to start".to_string(),
-            Err(_) => "boot.sh to make what it needs".to_string(),
+            Err(_) => "boot.sh to make it".to_string(),
         };
-        format!(
-            "{}, {} s of {limit}: {what}",
-            self.name(),
-            self.begun.elapsed().as_secs()
-        )
+        let (name, seconds) = (self.name(), self.begun.elapsed().as_secs());
+        format!("{name}, {seconds} s of {limit}: {what}")
     }
 
     fn output(self) -> Output {
@@ -110,11 +102,10 @@ impl Running<'_> {
 impl Watch {
     /// As boot.sh and the user want it: a minute, or `VM_SILENT` seconds.
     pub fn usual() -> Watch {
-        let silent = std::env::var("VM_SILENT")
-            .ok()
-            .and_then(|seconds| seconds.parse().ok());
+        let silent = std::env::var("VM_SILENT").ok();
+        let silent = silent.and_then(|seconds| seconds.parse().ok());
         Watch {
-            boot: super::vm().join("boot.sh"),
+            boot: here().join("tests/vm/boot.sh"),
             silent: Duration::from_secs(silent.unwrap_or(60)),
             told: Duration::from_secs(30),
             tell: on_the_terminal,
@@ -143,11 +134,8 @@ impl Watch {
         let (mut told, mut ended_well, mut failed) = (Instant::now(), None, None);
         while guests.iter().any(|guest| guest.ended.is_none()) {
             sleep(Duration::from_millis(100));
-            for (index, guest) in guests
-                .iter_mut()
-                .enumerate()
-                .filter(|(_, guest)| guest.ended.is_none())
-            {
+            let running = guests.iter_mut().enumerate();
+            for (index, guest) in running.filter(|(_, guest)| guest.ended.is_none()) {
                 guest.ended = guest.child.try_wait().expect("boot.sh can be waited for");
                 let late = ended_well.is_some_and(|when: Instant| when.elapsed() > self.silent);
                 if guest.ended.is_none() && guest.silence() > self.silent {
@@ -164,9 +152,9 @@ impl Watch {
             if told.elapsed() > self.told {
                 told = Instant::now();
                 let awaited = guests.iter().filter(|guest| guest.ended.is_none());
-                awaited.for_each(|guest| {
-                    (self.tell)(&format!("guests: awaited: {}", guest.awaited()))
-                });
+                let tell =
+                    |guest: &Running| (self.tell)(&format!("guests: awaited: {}", guest.awaited()));
+                awaited.for_each(tell);
             }
         }
         Ran {
@@ -178,29 +166,20 @@ impl Watch {
 
     /// boot.sh ends the guest, and then itself.
     fn end(&self, guest: &mut Running, why: &str) {
-        (self.tell)(&format!(
-            "guests: {} {why}, and is ended: {}",
-            guest.name(),
-            guest.awaited()
-        ));
-        let _ = Command::new("kill")
-            .arg(guest.child.id().to_string())
-            .status();
+        let (name, awaited) = (guest.name(), guest.awaited());
+        (self.tell)(&format!("guests: {name} {why}, and is ended: {awaited}"));
+        let pid = guest.child.id().to_string();
+        let _ = Command::new("kill").arg(pid).status();
         guest.ended = guest.child.wait().ok();
     }
 
     fn start<'a>(&self, boot: &'a Boot) -> Running<'a> {
         // answers of an earlier run must not be taken for those of this one
         let _ = fs::remove_dir_all(&boot.out);
-        let said = |kind: &str| {
-            File::create(boot.out.with_extension(kind)).expect("a folder for what boot.sh says")
-        };
-        let child = boot
-            .command(&self.boot)
-            .stdout(said("stdout"))
-            .stderr(said("stderr"))
-            .spawn()
-            .expect("boot.sh");
+        let said = |kind| File::create(boot.out.with_extension(kind)).expect("its folder");
+        let mut command = boot.command(&self.boot);
+        command.stdout(said("stdout")).stderr(said("stderr"));
+        let child = command.spawn().expect("boot.sh");
         Running {
             boot,
             child,
