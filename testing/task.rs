@@ -18,19 +18,27 @@ pub struct Task {
 }
 
 impl Task {
-    /// The tasks in `stdout`, by rank; other lines are skipped.
+    /// The tasks in `stdout`, by rank, or by node and number there; other lines are skipped.
     pub fn all_in(stdout: &str) -> Vec<Task> {
-        let is_task = |line: &&str| line.starts_with("rank=") || line.starts_with("cpus=");
-        let pair = |(name, value): (&str, &str)| (name.to_string(), value.to_string());
-        let words = |line: &str| {
-            line.split('\t')
-                .flat_map(|w| w.split_once('='))
-                .map(pair)
-                .collect()
+        let is_task = |line: &&str| {
+            ["rank=", "cpus=", "task "]
+                .iter()
+                .any(|at| line.starts_with(at))
         };
-        let lines = stdout.lines().filter(is_task);
-        let mut tasks: Vec<Task> = lines.map(|line| Task { words: words(line) }).collect();
-        tasks.sort_by_key(|task| task.of(&["rank", "SLURM_PROCID"]).parse().unwrap_or(0));
+        let task = |line: &str| {
+            let between = if line.starts_with("task ") { ' ' } else { '\t' };
+            let words = line.split(between).flat_map(|word| word.split_once('='));
+            let words = words.map(|(name, value)| (name.to_string(), value.to_string()));
+            Task {
+                words: words.collect(),
+            }
+        };
+        let mut tasks: Vec<Task> = stdout.lines().filter(is_task).map(task).collect();
+        let number = |task: &Task, name| task.said(name).parse::<usize>().unwrap_or(0);
+        tasks.sort_by_key(|task| {
+            let rank = number(task, "rank") + number(task, "SLURM_PROCID");
+            (rank, task.said("node").to_string(), number(task, "local"))
+        });
         tasks
     }
 
@@ -38,6 +46,11 @@ impl Task {
     fn of(&self, names: &[&str]) -> &str {
         let said = names.iter().find_map(|name| self.words.get(*name));
         said.unwrap_or_else(|| panic!("the task did not report {names:?}"))
+    }
+
+    /// A word that it may say.
+    pub fn said(&self, name: &str) -> &str {
+        self.words.get(name).map_or("-", String::as_str)
     }
 
     pub fn word(&self, name: &str) -> &str {

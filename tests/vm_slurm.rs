@@ -99,7 +99,12 @@ impl Plan {
     fn boot(&self, root: &Path) -> Result<Guest, Unfit> {
         let own = own();
         let program = own.file_name().expect("a name").to_string_lossy();
-        let arguments = [self.name, &program, self.constrain, self.commands];
+        let arguments = [
+            self.name,
+            &program,
+            self.constrain,
+            self.commands.trim_end(),
+        ];
         let boot = Boot {
             arguments: arguments.map(String::from).to_vec(),
             also: root.display().to_string(),

@@ -85,10 +85,10 @@ impl Boot {
     }
 
     /// The guest after its boot, whose program must end well.
-    pub fn booted(&self, watch: &Watch, commands: &'static str) -> Result<Guest, Unfit> {
+    pub fn booted(&self, watch: &Watch, commands: &str) -> Result<Guest, Unfit> {
         let ran = watch.run(std::slice::from_ref(self)).outputs.remove(0);
         judged(self.machine, &ran)?;
-        Ok(Guest::of(self.machine, commands, self.out.clone()))
+        Ok(Guest::of(self.machine, commands.into(), self.out.clone()))
     }
 
     /// The boot itself, by a boot.sh.

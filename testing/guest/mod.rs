@@ -42,7 +42,7 @@ pub struct Guest {
     /// the name of its description
     pub name: &'static str,
     /// the lines of shell that were run there, each behind its name
-    commands: &'static str,
+    commands: String,
     /// in PCI order
     pub gpus: Vec<Gpu>,
     pub nics: Vec<Nic>,
@@ -51,7 +51,7 @@ pub struct Guest {
 
 impl Guest {
     /// The answers that a guest left in this folder.
-    pub fn of(name: &'static str, commands: &'static str, out: PathBuf) -> Guest {
+    pub fn of(name: &'static str, commands: String, out: PathBuf) -> Guest {
         let number = |word: &String| word.parse().expect("a number");
         let gpu = |words: Vec<String>| Gpu {
             number: number(&words[0]),
@@ -87,7 +87,7 @@ impl Guest {
     }
 
     /// The lines that were run, and their names.
-    pub fn commands(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub fn commands(&self) -> impl Iterator<Item = (&str, &str)> {
         self.commands.lines().flat_map(|line| line.split_once(' '))
     }
 
@@ -108,7 +108,7 @@ impl Guest {
     /// The tasks that a command's steps had; it must have succeeded, with so many.
     #[track_caller]
     pub fn tasks(&self, name: &str, count: usize) -> Vec<Task> {
-        let tasks = Task::all_in(&self.answer(name));
+        let tasks = Task::all_in(&self.said(name));
         let is_so = self.succeeded(name) && tasks.len() == count;
         assert!(is_so, "{name}: {}", self.said(name));
         tasks

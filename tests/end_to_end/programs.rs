@@ -144,7 +144,7 @@ fn a_program_in_python_that_places_itself_changes_nothing_that_the_plugin_set(be
          NIC_PLACEMENT_CORE={library} python3 -B {script} $report"
     );
     // a shell may have repeated the number
-    let shell = "bash -c 'export LOCAL_RANK=$SLURM_LOCALID; exec \"$@\"' -";
+    let shell = "bash -c 'export LOCAL_RANK=$SLURM_LOCALID; exec $*' -";
     // the words that the task's environment does not have would give another plan: two NICs for each, and no CPUs
     for words in ["rail,nics-per-task=2", "closest,bind=none"] {
         for before in ["", shell] {
