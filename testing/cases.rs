@@ -11,9 +11,13 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// `cases![a_first_case, a_second]` as a table: a case's name is the sentence that it proves.
+/// `cases![a_first_case, a_second: |bed| of_one_line(bed)]` as a table: a case's name is the sentence that it proves.
 macro_rules! cases {
-    ($($case:ident),* $(,)?) => { &[$((stringify!($case), $case)),*] };
+    (@ $case:ident) => { $case };
+    (@ $case:ident $run:expr) => { $run };
+    ($($case:ident $(: $run:expr)?),* $(,)?) => {
+        &[$((stringify!($case), cases!(@ $case $($run)?))),*]
+    };
 }
 pub(crate) use cases;
 

@@ -24,11 +24,15 @@ put UCX_RNDV_SCHEME=put_zcopy srun -N2 -n2 --gpus-per-task=1 --nic-placement /gu
 ";
 
 pub const CASES: &[Case] = cases![
-    who_meets_by_address_can_with_our_list_and_sends_by_its_gpus_nic,
-    who_meets_by_address_cannot_with_a_nic_alone,
-    who_meets_by_address_without_a_list_sends_by_the_first_nic,
-    an_address_of_another_nic_will_do_with_our_list,
-    who_comes_from_outside_by_the_address_of_another_nic_is_let_in,
+    who_meets_by_address_can_with_our_list_and_sends_by_its_gpus_nic:
+        |nodes| assert_met(nodes, "meet", "mlx5_1"),
+    who_meets_by_address_cannot_with_a_nic_alone: |nodes| assert_unreachable(nodes, "meet.alone"),
+    who_meets_by_address_without_a_list_sends_by_the_first_nic:
+        |nodes| assert_met(nodes, "meet.bare", "mlx5_0"),
+    an_address_of_another_nic_will_do_with_our_list:
+        |nodes| assert_met(nodes, "meet.other-rail", "mlx5_1"),
+    who_comes_from_outside_by_the_address_of_another_nic_is_let_in:
+        |nodes| assert_let_in(nodes, "meet.from-outside"),
     who_comes_from_outside_is_turned_away_where_that_nic_makes_the_connection,
     no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster,
     a_quarter_may_go_by_tcp_where_rdma_is_slow_and_the_user_asks_for_writes,
@@ -79,26 +83,6 @@ pub fn assert_fails(nodes: &Nodes, name: &str, words: &str) {
         !nodes.succeeded(name) && said.contains(words),
         "{name}: {said}"
     );
-}
-
-fn who_meets_by_address_can_with_our_list_and_sends_by_its_gpus_nic(nodes: &Nodes) {
-    assert_met(nodes, "meet", "mlx5_1");
-}
-
-fn who_meets_by_address_cannot_with_a_nic_alone(nodes: &Nodes) {
-    assert_unreachable(nodes, "meet.alone");
-}
-
-fn who_meets_by_address_without_a_list_sends_by_the_first_nic(nodes: &Nodes) {
-    assert_met(nodes, "meet.bare", "mlx5_0");
-}
-
-fn an_address_of_another_nic_will_do_with_our_list(nodes: &Nodes) {
-    assert_met(nodes, "meet.other-rail", "mlx5_1");
-}
-
-fn who_comes_from_outside_by_the_address_of_another_nic_is_let_in(nodes: &Nodes) {
-    assert_let_in(nodes, "meet.from-outside");
 }
 
 /// Why the plugin says by what connections are made.

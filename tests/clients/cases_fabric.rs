@@ -21,9 +21,11 @@ openmpi-ofi FI_UNIVERSE_SIZE=16 OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=ver
 
 pub const CASES: &[Case] = cases![
     libfabric_over_verbs_sends_by_the_gpus_nic_if_asked_and_by_the_first_if_not,
-    libfabrics_messages_without_connections_do_so_too_for_few_peers,
+    libfabrics_messages_without_connections_do_so_too_for_few_peers:
+        |nodes| assert_shared(nodes, "rxm", &[nodes.beside(0)]),
     soft_roce_has_no_completion_queue_as_long_as_rxm_wants_for_many_peers,
-    open_mpi_over_libfabric_sends_by_the_gpus_nic,
+    open_mpi_over_libfabric_sends_by_the_gpus_nic:
+        |nodes| assert_shared(nodes, "openmpi-ofi", &[nodes.beside(0)]),
 ];
 
 fn libfabric_over_verbs_sends_by_the_gpus_nic_if_asked_and_by_the_first_if_not(nodes: &Nodes) {
@@ -36,18 +38,10 @@ fn libfabric_over_verbs_sends_by_the_gpus_nic_if_asked_and_by_the_first_if_not(n
     }
 }
 
-fn libfabrics_messages_without_connections_do_so_too_for_few_peers(nodes: &Nodes) {
-    assert_shared(nodes, "rxm", &[nodes.beside(0)]);
-}
-
 /// rxm asks for a queue with room for all messages of FI_UNIVERSE_SIZE peers, 256 unless said (prov/rxm/src/rxm_ep.c
 /// `rxm_ep_msg_cq_open`), and rxe has queues of at most 32767: what `fi_enable` then says is EINVAL.
 fn soft_roce_has_no_completion_queue_as_long_as_rxm_wants_for_many_peers(nodes: &Nodes) {
     for words in ["fi_enable", "Invalid argument"] {
         assert_fails(nodes, "rxm.many", words);
     }
-}
-
-fn open_mpi_over_libfabric_sends_by_the_gpus_nic(nodes: &Nodes) {
-    assert_shared(nodes, "openmpi-ofi", &[nodes.beside(0)]);
 }

@@ -32,7 +32,8 @@ pub const CASES: &[Case] = cases![
     without_a_marker_the_plan_is_the_node_s_and_idle_rails_are_named,
     one_task_of_a_node_measures_and_all_tasks_are_in_its_plan,
     a_watch_shows_the_task_with_its_nic_and_path,
-    the_status_of_the_command_is_srun_s,
+    the_status_of_the_command_is_srun_s:
+        |nodes| assert!(nodes.succeeded("measure.ends"), "{}", nodes.said("measure.ends") ),
 ];
 
 /// The lines that are reports, in the order of the nodes.
@@ -140,12 +141,4 @@ fn a_watch_shows_the_task_with_its_nic_and_path(nodes: &Nodes) {
     );
     let (_, task) = tables.split_once("\ntask  ").expect("a table of tasks");
     assert!(task.lines().nth(1).unwrap().contains(&own), "{tables}");
-}
-
-fn the_status_of_the_command_is_srun_s(nodes: &Nodes) {
-    assert!(
-        nodes.succeeded("measure.ends"),
-        "{}",
-        nodes.said("measure.ends")
-    );
 }

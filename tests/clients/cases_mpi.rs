@@ -22,8 +22,10 @@ mpich.user UCX_NET_DEVICES=mlx5_2:1 srun --mpi=pmi2 -N2 -n2 --gpus-per-task=1 --
 ";
 
 pub const CASES: &[Case] = cases![
-    open_mpi_over_ucx_sends_by_the_gpus_nic_and_without_the_plugin_by_two,
-    mpich_sends_by_the_gpus_nic_and_without_the_plugin_by_two,
+    open_mpi_over_ucx_sends_by_the_gpus_nic_and_without_the_plugin_by_two:
+        |nodes| assert_placed(nodes, "openmpi", "openmpi.bare"),
+    mpich_sends_by_the_gpus_nic_and_without_the_plugin_by_two:
+        |nodes| assert_placed(nodes, "mpich", "mpich.bare"),
     the_users_own_list_wins,
     open_mpi_over_tcp_is_as_it_was,
 ];
@@ -32,14 +34,6 @@ pub const CASES: &[Case] = cases![
 fn assert_placed(nodes: &Nodes, placed: &str, bare: &str) {
     assert_shared(nodes, placed, &[nodes.beside(0)]);
     assert_shared(nodes, bare, &["mlx5_0", "mlx5_1"]);
-}
-
-fn open_mpi_over_ucx_sends_by_the_gpus_nic_and_without_the_plugin_by_two(nodes: &Nodes) {
-    assert_placed(nodes, "openmpi", "openmpi.bare");
-}
-
-fn mpich_sends_by_the_gpus_nic_and_without_the_plugin_by_two(nodes: &Nodes) {
-    assert_placed(nodes, "mpich", "mpich.bare");
 }
 
 fn the_users_own_list_wins(nodes: &Nodes) {

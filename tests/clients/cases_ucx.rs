@@ -29,7 +29,8 @@ pub const CASES: &[Case] = cases![
     each_of_eight_tasks_sends_by_the_nic_beside_its_gpu,
     without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to_run,
     a_task_away_from_its_gpu_sends_by_its_gpus_nic_and_without_the_plugin_by_those_of_the_other_socket,
-    ucx_alone_shares_a_large_message_between_two_nics_of_its_socket,
+    ucx_alone_shares_a_large_message_between_two_nics_of_its_socket:
+        |nodes| assert_shared(nodes, "near.bare", &["mlx5_0", "mlx5_1"]),
     two_jobs_on_the_same_nodes_send_by_a_nic_each,
     several_nics_of_a_gpu_carry_a_message_together,
     no_byte_leaves_by_a_nic_that_is_left_out,
@@ -137,10 +138,6 @@ fn a_task_away_from_its_gpu_sends_by_its_gpus_nic_and_without_the_plugin_by_thos
     assert!(["mlx5_0", "mlx5_1"].contains(&own), "{own}");
     assert_shared(nodes, "far", &[own]);
     assert_shared(nodes, "far.bare", &["mlx5_2", "mlx5_3"]);
-}
-
-fn ucx_alone_shares_a_large_message_between_two_nics_of_its_socket(nodes: &Nodes) {
-    assert_shared(nodes, "near.bare", &["mlx5_0", "mlx5_1"]);
 }
 
 fn two_jobs_on_the_same_nodes_send_by_a_nic_each(nodes: &Nodes) {

@@ -55,8 +55,10 @@ pub const CASES: &[Case] = cases![
     a_far_nic_and_one_that_is_left_out_are_named_whatever_the_plan_was,
     a_program_that_opens_all_nics_and_connects_none_uses_none,
     a_thousand_queue_pairs_are_counted_in_seconds,
-    queue_pairs_whose_thread_has_ended_are_their_context_s,
-    a_process_in_another_pid_namespace_is_seen_from_outside,
+    queue_pairs_whose_thread_has_ended_are_their_context_s:
+        |nodes| assert_eq!(task(nodes, "verify.thread").verdict, Verdict::AsPlanned),
+    a_process_in_another_pid_namespace_is_seen_from_outside:
+        |nodes| assert_eq!(task(nodes, "verify.namespace").verdict, Verdict::AsPlanned),
     a_process_that_ends_meanwhile_was_seen,
     a_user_sees_the_own_tasks_and_of_another_s_that_there_are_some,
     a_command_that_is_looked_at_ends_as_it_does_alone,
@@ -150,14 +152,6 @@ fn a_thousand_queue_pairs_are_counted_in_seconds(nodes: &Nodes) {
         .lines()
         .find_map(|line| line.split_once("took=")?.1.parse::<f64>().ok());
     assert!(took.is_some_and(|seconds| seconds < 5.0), "{answer}");
-}
-
-fn queue_pairs_whose_thread_has_ended_are_their_context_s(nodes: &Nodes) {
-    assert_eq!(task(nodes, "verify.thread").verdict, Verdict::AsPlanned);
-}
-
-fn a_process_in_another_pid_namespace_is_seen_from_outside(nodes: &Nodes) {
-    assert_eq!(task(nodes, "verify.namespace").verdict, Verdict::AsPlanned);
 }
 
 fn a_process_that_ends_meanwhile_was_seen(nodes: &Nodes) {

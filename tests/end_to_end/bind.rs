@@ -245,8 +245,8 @@ fn on_a_busy_node_every_task_keeps_its_cpus(bed: &Bed) {
     let (bare, placed) = bed.both("", 8, &busy);
     all(&bare, |task| task.cpus().len() == 4);
     all(&placed, |task| task.cpus().len() >= 4);
-    // who asks for the NUMA node gets the rest of it; later releases keep a job's cores on the sockets of its GPUs, or make
-    // the job wait
+    // a user that asks for the NUMA node gets the rest of it; later releases keep a job's cores on the sockets of its
+    // GPUs, or make the job wait
     let numa = bed.with("bind=numa", 8, &busy);
     let crowded = numa.iter().any(|task| task.cpus().len() < 4);
     assert!(crowded || bed.site.release >= (23, 2), "{numa:?}");

@@ -12,8 +12,10 @@ pub const CASES: &[Case] = cases![
     a_nested_srun_replaces_what_the_outer_one_set,
     a_nested_srun_without_the_flag_loses_what_the_outer_one_set,
     a_nested_srun_keeps_what_the_user_changed_in_between,
-    a_job_that_a_placed_step_submits_does_not_inherit_its_nics,
-    a_shell_that_a_placed_step_allocates_does_not_inherit_its_nics,
+    a_job_that_a_placed_step_submits_does_not_inherit_its_nics:
+        |bed| assert_nothing_is_inherited(bed, SUBMIT),
+    a_shell_that_a_placed_step_allocates_does_not_inherit_its_nics:
+        |bed| assert_nothing_is_inherited(bed, ALLOCATE),
     a_users_own_nic_placement_stays,
     what_a_task_gains_is_the_difference_that_the_documents_show,
 ];
@@ -132,14 +134,6 @@ fn assert_nothing_is_inherited(bed: &Bed, submit: &str) {
     assert!(own.lacks(&["NCCL_IB_HCA", "NIC_PLACEMENT"]), "{own:?}");
     let kept = from_a_placed_step(bed, "export SLURM_NIC_PLACEMENT=dry-run", submit);
     assert_eq!(kept.ucx(), ucx_of_all(0..8));
-}
-
-fn a_job_that_a_placed_step_submits_does_not_inherit_its_nics(bed: &Bed) {
-    assert_nothing_is_inherited(bed, SUBMIT);
-}
-
-fn a_shell_that_a_placed_step_allocates_does_not_inherit_its_nics(bed: &Bed) {
-    assert_nothing_is_inherited(bed, ALLOCATE);
 }
 
 fn a_users_own_nic_placement_stays(bed: &Bed) {

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 pub const CASES: &[Case] = cases![
-    a_missing_topology_file_is_named_in_the_log_and_the_job_runs,
+    a_missing_topology_file_is_named_in_the_log_and_the_job_runs:
+        |bed| assert_it_runs_and_logs(bed, "topology=/nowhere/dgx.json", &["/nowhere/dgx.json"]),
     a_broken_topology_file_is_named_with_the_place_and_the_job_runs,
     a_bad_plugstack_argument_is_named_in_the_log_and_the_job_runs,
     a_panic_in_any_hook_harms_no_job,
@@ -132,10 +133,6 @@ fn assert_it_runs_and_logs(bed: &Bed, arguments: &str, words: &[&str]) {
     let ours = bed.ours("n0");
     let has = |line: &String| words.iter().all(|word| line.contains(word));
     assert!(ours.iter().any(has), "{words:?}: {ours:#?}");
-}
-
-fn a_missing_topology_file_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
-    assert_it_runs_and_logs(bed, "topology=/nowhere/dgx.json", &["/nowhere/dgx.json"]);
 }
 
 fn a_broken_topology_file_is_named_with_the_place_and_the_job_runs(bed: &Bed) {

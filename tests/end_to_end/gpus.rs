@@ -53,7 +53,7 @@ pub const CASES: &[Case] = cases![
     two_jobs_with_shards_of_one_gpu_have_the_same_nic,
     gpus_by_number_of_the_user_count_where_slurm_gives_none,
     tasks_that_see_all_gpus_are_placed_by_their_local_ids,
-    a_job_with_some_of_the_gpus_counts_its_own,
+    a_job_with_some_of_the_gpus_counts_its_own: |bed| drop(beside_another_job(bed)),
     a_promise_that_slurm_contradicts_is_told_and_fails_only_who_is_strict,
     an_admin_may_promise_it_by_default_and_a_user_take_it_back,
 ];
@@ -203,10 +203,6 @@ fn beside_another_job(bed: &Bed) -> Vec<Task> {
         gpu > 2 && task.ucx() == [ucx_of(gpu)]
     });
     tasks
-}
-
-fn a_job_with_some_of_the_gpus_counts_its_own(bed: &Bed) {
-    beside_another_job(bed);
 }
 
 fn with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_their_local_ids(

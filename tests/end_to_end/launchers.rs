@@ -7,9 +7,12 @@ use super::suite::*;
 use crate::slurm::site::launchers;
 
 pub const CASES: &[Case] = cases![
-    the_ranks_of_mpich_4_have_their_own_nics_by_exec_and_without_it_no_other_tasks,
-    the_ranks_of_mpich_5_have_their_own_nics_by_exec_and_without_it_no_other_tasks,
-    the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_tasks,
+    the_ranks_of_mpich_4_have_their_own_nics_by_exec_and_without_it_no_other_tasks:
+        |bed| hydra(bed, &launcher(bed, "", "mpiexec.mpich")),
+    the_ranks_of_mpich_5_have_their_own_nics_by_exec_and_without_it_no_other_tasks:
+        |bed| hydra(bed, &launcher(bed, "mpich-5.0.2", "mpiexec")),
+    the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_tasks:
+        |bed| hydra(bed, &launcher(bed, "impi-rt-2021.19.0", "mpiexec")),
     open_mpi_5_hands_its_ranks_what_the_step_has_and_exec_gives_each_its_own,
     a_number_of_an_mpirun_around_srun_is_not_that_of_slurms_task,
 ];
@@ -83,18 +86,6 @@ fn hydra(bed: &Bed, mpiexec: &str) {
         let by_exec = format!("{mpiexec} -n 8 {} $report", exec(bed, words));
         are_placed(&job(bed, &flag, &by_exec).tasks);
     }
-}
-
-fn the_ranks_of_mpich_4_have_their_own_nics_by_exec_and_without_it_no_other_tasks(bed: &Bed) {
-    hydra(bed, &launcher(bed, "", "mpiexec.mpich"));
-}
-
-fn the_ranks_of_mpich_5_have_their_own_nics_by_exec_and_without_it_no_other_tasks(bed: &Bed) {
-    hydra(bed, &launcher(bed, "mpich-5.0.2", "mpiexec"));
-}
-
-fn the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_tasks(bed: &Bed) {
-    hydra(bed, &launcher(bed, "impi-rt-2021.19.0", "mpiexec"));
 }
 
 fn the_ranks_below_a_daemon_have_the_nics_of_the_gpus_that_its_step_may_open(bed: &Bed) {

@@ -3,8 +3,10 @@
 use super::suite::*;
 
 pub const CASES: &[Case] = cases![
-    without_rdma_devices_the_job_runs_and_the_log_says_why_nothing_was_set,
-    without_gpus_the_job_runs_and_the_log_says_why_nothing_was_set,
+    without_rdma_devices_the_job_runs_and_the_log_says_why_nothing_was_set:
+        |bed| assert_nothing_is_set(bed, NO_RDMA, "--gpus-per-task=1", "RDMA"),
+    without_gpus_the_job_runs_and_the_log_says_why_nothing_was_set:
+        |bed| assert_nothing_is_set(bed, NO_GPUS, "", "GPU"),
     a_captured_tree_gives_variables_but_moves_nothing,
     a_captured_tree_that_the_admin_trusts_moves_tasks_too,
     a_model_gives_variables_but_moves_nothing,
@@ -29,14 +31,6 @@ fn assert_nothing_is_set(bed: &Bed, node: &str, gpus: &str, reason: &str) {
         ours.iter().all(|line| line.contains("debug: ")),
         "{ours:#?}"
     );
-}
-
-fn without_rdma_devices_the_job_runs_and_the_log_says_why_nothing_was_set(bed: &Bed) {
-    assert_nothing_is_set(bed, NO_RDMA, "--gpus-per-task=1", "RDMA");
-}
-
-fn without_gpus_the_job_runs_and_the_log_says_why_nothing_was_set(bed: &Bed) {
-    assert_nothing_is_set(bed, NO_GPUS, "", "GPU");
 }
 
 fn a_captured_tree_gives_variables_but_moves_nothing(bed: &Bed) {

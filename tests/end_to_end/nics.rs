@@ -15,7 +15,8 @@ pub const CASES: &[Case] = cases![
     a_container_s_own_nccl_conf_counts_and_not_the_node_s,
     a_nic_that_a_container_does_not_show_is_replaced,
     in_a_container_without_rdma_devices_no_nic_is_named,
-    mounts_of_its_own_alone_change_nothing_for_a_task,
+    mounts_of_its_own_alone_change_nothing_for_a_task:
+        |bed| all(&contained(bed, "true"), |task| { task.is_own() && task.is_listed() }),
 ];
 
 pub const CASES_WITH_CGROUPS: &[Case] =
@@ -236,11 +237,5 @@ fn in_a_container_without_rdma_devices_no_nic_is_named(bed: &Bed) {
     let tasks = contained(bed, hidden);
     all(&tasks, |task| {
         task.lacks(&["NCCL_IB_HCA", "UCX_NET_DEVICES"])
-    });
-}
-
-fn mounts_of_its_own_alone_change_nothing_for_a_task(bed: &Bed) {
-    all(&contained(bed, "true"), |task| {
-        task.is_own() && task.is_listed()
     });
 }

@@ -14,7 +14,7 @@ pub const CASES: &[Case] = cases![
     verbose_prints_a_row_for_each_task_and_its_reasons_and_nothing_else_changes,
     without_verbose_nothing_is_printed,
     dry_run_prints_the_plan_and_changes_nothing,
-    strict_places_a_healthy_step_as_usual,
+    strict_places_a_healthy_step_as_usual: |bed| assert_placed(&bed.both("strict", 2, TWO).1, true),
     strict_ends_a_task_that_cannot_be_placed_and_says_why,
     numa_and_all_give_more_nics_than_closest,
     an_excluded_nic_is_given_to_nobody,
@@ -245,10 +245,6 @@ fn dry_run_prints_the_plan_and_changes_nothing(bed: &Bed) {
             "{rows:#?}"
         );
     }
-}
-
-fn strict_places_a_healthy_step_as_usual(bed: &Bed) {
-    assert_placed(&bed.both("strict", 2, TWO).1, true);
 }
 
 fn strict_ends_a_task_that_cannot_be_placed_and_says_why(bed: &Bed) {

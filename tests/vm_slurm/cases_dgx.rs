@@ -55,7 +55,8 @@ pub const CASES: &[Case] = cases![
     a_device_cgroup_leaves_each_task_one_gpu_and_slurm_renumbers_it_to_0,
     slurms_own_numbers_are_those_of_the_first_gpu_in_every_task,
     without_the_flag_tasks_and_their_pages_are_where_slurm_happens_to_deal_them,
-    with_the_flag_each_task_and_all_its_pages_are_on_its_gpus_numa_node,
+    with_the_flag_each_task_and_all_its_pages_are_on_its_gpus_numa_node:
+        |guest| all(&guest.tasks("placed", 8), |task| guest.is_near(task)),
     each_task_gets_the_nic_beside_the_gpu_that_it_may_open,
     with_two_gpus_a_task_gets_the_nics_beside_both,
     tasks_that_see_all_gpus_are_near_the_one_of_their_local_id_if_that_is_promised,
@@ -115,10 +116,6 @@ fn without_the_flag_tasks_and_their_pages_are_where_slurm_happens_to_deal_them(g
     assert_dealt(guest, &tasks, 4, 0);
     assert_eq!(guest.far(&tasks), guest.with_far_pages(&tasks));
     all(&tasks, |task| task.mem() == "default");
-}
-
-fn with_the_flag_each_task_and_all_its_pages_are_on_its_gpus_numa_node(guest: &Guest) {
-    all(&guest.tasks("placed", 8), |task| guest.is_near(task));
 }
 
 /// The GPU that a program takes which opens the one of its local id.

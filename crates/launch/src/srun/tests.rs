@@ -73,7 +73,7 @@ fn masks(line: &str, is_later: bool) -> Vec<String> {
         .collect()
 }
 
-/// As tests/end_to_end/cases_plan.rs sees them on a real Slurm, before the plugin.
+/// As tests/end_to_end/plan.rs sees them on a real Slurm, before the plugin.
 #[test]
 fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
     let line = "srun -n4 --exclusive --gpus-per-task=2 x";
