@@ -15,6 +15,13 @@ pub const ROWS: &[Case] = rows! {
         => cores_of_their_own, near;
     tasks_that_see_all_gpus_keep_cores_of_their_own: 8 "-n8 -c28 --gres=gpu:8" ["bind=core"]
         => cores_of_their_own, stays;
+    mem_strict_fences: 8 "-n8 -c28 --gpus-per-task=1" ["mem=strict"]
+        => is(|task| task.mem() == format!("bind:{}", numa_node_of(task.gpu())));
+    mem_none_leaves_memory_alone: 8 "-n8 -c28 --gpus-per-task=1" ["mem=none"]
+        => is(|task| !task.is_far() && task.mem() == "default");
+    // memory far from the CPUs helps none
+    bind_none_with_a_word_about_memory_sets_memory_alone: 8 "-n8 -c28 --gpus-per-task=1" ["bind=none,mem=prefer"]
+        => stays, is(|task| (task.mem() == "default") == task.is_far());
 };
 
 pub const CASES: &[Case] = cases![
@@ -33,8 +40,6 @@ pub const CASES: &[Case] = cases![
     bind_core_divides_a_mask_that_all_tasks_share,
     bind_core_beside_another_job_stays_inside_the_rest,
     bind_core_with_fewer_cores_than_tasks_is_the_default_and_says_so,
-    mem_strict_fences_and_mem_none_leaves_alone,
-    bind_none_with_a_word_about_memory_sets_memory_alone,
     omp_on_counts_the_tasks_cores_and_pins_nobody,
     omp_does_not_outlive_its_step,
     tasks_without_gpus_are_dealt_to_the_sockets_where_the_user_asked,
@@ -317,25 +322,6 @@ fn bind_core_with_fewer_cores_than_tasks_is_the_default_and_says_so(bed: &Bed) {
 }
 
 // ---- memory, OpenMP ----
-
-fn mem_strict_fences_and_mem_none_leaves_alone(bed: &Bed) {
-    let (bare, strict) = bed.both("mem=strict", 8, DEALT);
-    all(&bare, |task| task.mem() == "default");
-    all(&strict, |task| {
-        task.mem() == format!("bind:{}", numa_node_of(task.gpu()))
-    });
-    all(&bed.with("mem=none", 8, DEALT), |task| {
-        !task.is_far() && task.mem() == "default"
-    });
-}
-
-fn bind_none_with_a_word_about_memory_sets_memory_alone(bed: &Bed) {
-    let (bare, placed) = bed.both("bind=none,mem=prefer", 8, DEALT);
-    // memory far from the CPUs helps none
-    each(&bare, &placed, |bare, task| {
-        task.cpus() == bare.cpus() && (task.mem() == "default") == task.is_far()
-    });
-}
 
 const OPENMP: [&str; 3] = ["OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND"];
 

@@ -2,13 +2,17 @@
 
 use super::suite::*;
 
+pub const ROWS: &[Case] = rows! {
+    salloc_hands_the_option_to_its_sruns: 2 "salloc --quiet -w n0 -n2 --gpus-per-task=1 @ srun $report" => own;
+    an_environment_that_is_not_exported_changes_nothing: 2 "--export=NONE -n2 --gpus-per-task=1" => own;
+};
+
 pub const CASES: &[Case] = cases![
     the_users_own_variables_survive,
     a_batch_job_hands_the_option_to_its_sruns_and_is_left_alone_itself,
     an_sbatch_line_in_the_script_is_enough,
     an_srun_in_a_batch_job_may_say_something_else,
-    salloc_hands_the_option_to_its_sruns,
-    an_environment_that_is_not_exported_changes_nothing,
+    an_environment_that_sbatch_does_not_export_changes_nothing,
     a_nested_srun_replaces_what_the_outer_one_set,
     a_nested_srun_without_the_flag_loses_what_the_outer_one_set,
     a_nested_srun_keeps_what_the_user_changed_in_between,
@@ -62,14 +66,7 @@ fn an_srun_in_a_batch_job_may_say_something_else(bed: &Bed) {
     all(&job("off", "closest"), Task::is_own);
 }
 
-fn salloc_hands_the_option_to_its_sruns(bed: &Bed) {
-    let command = "salloc --quiet -w n0 -n2 --gpus-per-task=1 @ srun $report";
-    all(&bed.both("", 2, command).1, Task::is_own);
-}
-
-fn an_environment_that_is_not_exported_changes_nothing(bed: &Bed) {
-    let (_, placed) = bed.both("", 2, &TWO.replace('@', "--export=NONE @"));
-    all(&placed, Task::is_own);
+fn an_environment_that_sbatch_does_not_export_changes_nothing(bed: &Bed) {
     // the script has no variable `$report`, so its value is written into the script
     let script = format!("srun {}\n", bed.run("echo $report").stdout.trim());
     all(

@@ -60,7 +60,7 @@ pub const CASES: &[Case] = cases![
 
 pub const ROWS_WITH_CGROUPS: &[Case] = rows! {
     with_constrained_devices_each_task_gets_the_nic_of_the_gpu_it_may_open: 8 "-n8 --gpus-per-task=1"
-        => open(1), from_zero, different(8);
+        => open(1), is(|task| task.gpus() == [0]), different(8);
     with_constrained_devices_two_gpus_per_task_are_told_apart: 4 "-n4 --gpus-per-task=2" => open(2);
     with_constrained_devices_gpu_bind_single_is_told_by_the_device_nodes: 8 "-n8 --gres=gpu:8 --gpu-bind=single:1"
         => open(1);
@@ -71,7 +71,7 @@ pub const ROWS_WITH_CGROUPS: &[Case] = rows! {
     with_constrained_devices_gpu_bind_none_gives_what_the_step_may_open: 2 "-n2 --gres=gpu:3 --gpu-bind=none" => open(3);
     with_constrained_devices_two_tasks_for_each_gpu_have_one_nic_together: 8 "--gpus=4 --ntasks-per-gpu=2" => open(1);
     with_constrained_devices_a_shard_is_told_by_the_device_node: 2 "-n2 --gres=shard:2" => open(1), different(1);
-    with_constrained_devices_a_task_without_gpus_is_left_to_ucx: 2 "-n2" => none_open, unset;
+    with_constrained_devices_a_task_without_gpus_is_left_to_ucx: 2 "-n2" => is(|task| task.open().is_empty()), unset;
 };
 
 pub const CASES_WITH_CGROUPS: &[Case] = cases![
@@ -92,14 +92,6 @@ fn in_pairs(pair: &Pair) {
             .count()
     };
     all(pair.tasks(), |task| count(task.ucx()[0]) % 2 == 0);
-}
-
-fn from_zero(pair: &Pair) {
-    all(pair.tasks(), |task| task.gpus() == [0]);
-}
-
-fn none_open(pair: &Pair) {
-    all(pair.tasks(), |task| task.open().is_empty());
 }
 
 fn each_task_with_one_gpu_gets_the_nic_of_its_gpus_switch_on_both_nodes(bed: &Bed) {

@@ -3,6 +3,16 @@
 
 use super::suite::*;
 
+pub const ROWS: &[Case] = rows! {
+    each_component_of_a_heterogeneous_step_is_placed: 4
+        "srun -w n0 -n2 --gpus-per-task=1 @ $report : -w n1 -n2 --gpus-per-task=1 @ $report"
+        => own, is(|task| task.node() == ["n0", "n0", "n1", "n1"][rank(task)]);
+};
+
+fn rank(task: &Task) -> usize {
+    task.word("rank").parse().expect("a number")
+}
+
 pub const CASES: &[Case] = cases![
     tasks_with_gpus_of_their_own_are_placed_however_slurm_dealt_them,
     tasks_that_outnumber_the_gpus_share_the_nic_of_the_gpu_they_share,
@@ -12,7 +22,6 @@ pub const CASES: &[Case] = cases![
     a_step_survives_a_restart_of_slurmd_and_the_next_one_is_placed,
     an_interactive_shell_has_nothing_set_and_its_sruns_are_placed,
     an_interactive_step_is_left_alone,
-    each_component_of_a_heterogeneous_step_is_placed,
     an_off_of_any_component_holds_for_all_and_the_last_words_else,
     a_step_of_a_heterogeneous_job_names_its_components_in_any_order,
     components_of_a_step_inside_one_job_share_their_words_and_srun_says_so,
@@ -308,18 +317,6 @@ fn assert_all(tasks: &[Task], is_placed: bool) {
         };
         is_so && task.lacks(&["SLURM_NIC_PLACEMENT_OFF"])
     });
-}
-
-fn each_component_of_a_heterogeneous_step_is_placed(bed: &Bed) {
-    let component = "-n2 --gpus-per-task=1 @ $report";
-    let (_, placed) = bed.both(
-        "",
-        4,
-        &format!("srun -w n0 {component} : -w n1 {component}"),
-    );
-    assert_own(&placed);
-    let nodes: Vec<&str> = placed.iter().map(Task::node).collect();
-    assert_eq!(nodes, ["n0", "n0", "n1", "n1"]);
 }
 
 /// A step of two components, a task each, with a word each.

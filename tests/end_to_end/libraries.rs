@@ -3,6 +3,12 @@
 use super::suite::*;
 use std::time::Duration;
 
+pub const ROWS: &[Case] = rows! {
+    isolated_rails_hold_no_task_to_one_nic: 2 "-n2 --gpus-per-task=1" ("fabric=isolated-rails")
+        => is(|task| task.ucx() == ucx_of_all(0..8));
+    a_routed_fabric_holds_each_task_to_its_own: 2 "-n2 --gpus-per-task=1" ("fabric=routed") => own;
+};
+
 pub const CASES: &[Case] = cases![
     nccl_and_nvshmem_get_one_list_in_two_steps_of_a_job_that_own_different_gpus,
     a_configuration_file_of_the_users_keeps_the_list_away,
@@ -10,7 +16,6 @@ pub const CASES: &[Case] = cases![
     a_pipe_as_configuration_file_does_not_hang_the_step,
     ucx_keeps_the_interfaces_of_its_node,
     what_ucx_reads_in_the_working_directory_stays,
-    isolated_rails_hold_no_task_to_one_nic,
     the_user_chooses_whose_variables_are_set,
     the_admins_default_chooses_and_the_user_overrules_it,
     the_admins_own_variables_are_filled_for_each_task_and_node,
@@ -104,15 +109,6 @@ fn what_ucx_reads_in_the_working_directory_stays(bed: &Bed) {
     let file = "echo UCX_NET_DEVICES=mlx5_0:1 > ucx.conf";
     let command = format!("{file}; {TWO}; code=$?; rm ucx.conf; exit $code");
     all(&bed.with("", 2, &command), |task| task.lacks(&[UCX]));
-}
-
-fn isolated_rails_hold_no_task_to_one_nic(bed: &Bed) {
-    bed.plugin("fabric=isolated-rails");
-    all(&bed.both("", 2, TWO).1, |task| {
-        task.ucx() == ucx_of_all(0..8)
-    });
-    bed.plugin("fabric=routed");
-    all(&bed.with("", 2, TWO), Task::is_own);
 }
 
 /// The libraries' variables that a task has.

@@ -9,7 +9,6 @@ pub const CASES: &[Case] = cases![
         |bed| assert_nothing_is_set(bed, NO_GPUS, "", "GPU"),
     a_captured_tree_gives_variables_but_moves_nothing,
     a_captured_tree_that_the_admin_trusts_moves_tasks_too,
-    a_model_gives_variables_but_moves_nothing,
     a_model_never_names_a_nic_that_the_node_lacks,
     a_topology_file_decides_instead_of_what_sys_says,
     the_reports_of_many_nodes_come_through_srun_and_are_compared,
@@ -56,14 +55,6 @@ fn a_captured_tree_that_the_admin_trusts_moves_tasks_too(bed: &Bed) {
     );
     each(&usual, &placed, |usual, task| {
         task.binding() == usual.binding()
-    });
-}
-
-fn a_model_gives_variables_but_moves_nothing(bed: &Bed) {
-    bed.plugin("machine=dgx-h100");
-    let (bare, placed) = bed.both("", 8, EIGHT);
-    each(&bare, &placed, |bare, task| {
-        task.is_own() && task.binding() == bare.binding()
     });
 }
 

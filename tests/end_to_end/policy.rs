@@ -3,22 +3,13 @@
 use super::suite::*;
 
 pub const CASES: &[Case] = cases![
-    two_nics_for_each_gpu_are_two_in_ucxs_list,
     with_a_broken_rail_the_other_gpus_keep_theirs_and_the_node_beside_it_is_as_ever,
     a_broken_rail_fails_its_own_task_alone_where_the_user_is_strict,
-    the_admins_rails_are_dealt_in_their_order,
     spread_gives_a_job_that_is_alone_the_idle_nics_and_one_that_is_not_its_own,
     restricted_fails_a_task_whose_nic_is_on_the_other_socket_though_near_ones_exist,
     a_far_nic_of_the_users_own_stays_and_no_strict_word_judges_a_nic_beside_it,
     a_task_on_one_numa_node_passes_single_numa_node_and_one_on_two_fails,
 ];
-
-fn two_nics_for_each_gpu_are_two_in_ucxs_list(bed: &Bed) {
-    let (_, placed) = bed.both("nics-per-task=2", 4, &srun("-n4 --gpus-per-task=1"));
-    all(&placed, |task| {
-        task.ucx().len() == 2 && task.ucx()[0] == ucx_of(task.gpu()) && task.is_listed()
-    });
-}
 
 /// One step on all eight GPUs of two nodes: a complete one, and one that has lost the NIC of its GPU 2.
 fn with_a_broken_rail_the_other_gpus_keep_theirs_and_the_node_beside_it_is_as_ever(bed: &Bed) {
@@ -55,13 +46,6 @@ fn a_broken_rail_fails_its_own_task_alone_where_the_user_is_strict(bed: &Bed) {
     // the seven that have a rail run
     assert_eq!(strict.tasks.len(), 7);
     all(&strict.tasks, |task| task.gpus() != [2]);
-}
-
-fn the_admins_rails_are_dealt_in_their_order(bed: &Bed) {
-    bed.plugin("rails=mlx5_11,mlx5_10,mlx5_9,mlx5_6,mlx5_5,mlx5_4,mlx5_3,mlx5_0");
-    all(&bed.with("rail", 8, EIGHT), |task| {
-        task.ucx() == [ucx_of(7 - task.gpu())]
-    });
 }
 
 fn spread_gives_a_job_that_is_alone_the_idle_nics_and_one_that_is_not_its_own(bed: &Bed) {

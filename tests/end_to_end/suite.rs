@@ -56,26 +56,39 @@ impl Pair<'_> {
 }
 
 /// Rows of steps that run without the option and with it: `name: tasks "options of srun, or the whole line" [its words]
-/// => checks`.
+/// (the plugin's arguments) => checks`.
 macro_rules! rows {
-    ($($name:ident: $tasks:literal $line:literal $([$words:literal])? => $($check:expr),+;)*) => {
+    ($($name:ident: $tasks:literal $line:literal $([$words:literal])? $(($conf:literal))? => $($check:expr),+;)*) => {
         &[$((stringify!($name), |bed| {
-            $crate::end_to_end::suite::row(bed, concat!($($words)?), $tasks, $line, &[$(&$check),+])
+            let words = [concat!($($words)?), concat!($($conf)?)];
+            $crate::end_to_end::suite::row(bed, words, $tasks, $line, &[$(&$check),+])
         })),*]
     };
 }
 pub(crate) use rows;
 
-pub fn row(bed: &Bed, words: &str, tasks: usize, line: &str, checks: &[&dyn Fn(&Pair)]) {
+pub fn row(
+    bed: &Bed,
+    [words, conf]: [&str; 2],
+    tasks: usize,
+    line: &str,
+    checks: &[&dyn Fn(&Pair)],
+) {
     let is_whole = line.contains('@');
     let line = if is_whole {
         line.to_string()
     } else {
         srun(line)
     };
+    bed.plugin(conf);
     let (bare, with) = bed.both(words, tasks, &line);
     let pair = Pair { bed, bare, with };
     checks.iter().for_each(|check| check(&pair));
+}
+
+/// Each task is so.
+pub fn is(is: impl Fn(&Task) -> bool) -> impl Fn(&Pair) {
+    move |pair| all(&pair.with, &is)
 }
 
 /// Each task has the NICs of exactly the GPUs that its vendor variable lists, and the node's list.
@@ -92,7 +105,7 @@ pub fn assert_own(tasks: &[Task]) {
 
 /// Each task has so many NICs.
 pub fn nics(count: usize) -> impl Fn(&Pair) {
-    move |pair| all(&pair.with, |task| task.ucx().len() == count)
+    is(move |task| task.ucx().len() == count)
 }
 
 /// All tasks have so many different ones.
@@ -148,7 +161,7 @@ pub fn remembers(pair: &Pair) {
 
 /// UCX chooses by itself.
 pub fn unset(pair: &Pair) {
-    all(&pair.with, |task| task.env("UCX_NET_DEVICES").is_none());
+    all(&pair.with, |task| task.lacks(&["UCX_NET_DEVICES"]));
 }
 
 /// No task runs away from its GPU.

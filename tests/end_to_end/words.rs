@@ -2,6 +2,28 @@
 
 use super::suite::*;
 
+pub const ROWS: &[Case] = rows! {
+    strict_places_a_healthy_step_as_usual: 2 "-n2 --gpus-per-task=1" ["strict"] => own;
+    // the list holds every good NIC, the nearest first, and still leaves the storage NICs out
+    closest_gives_one_nic: 2 "-n2 --gpus-per-task=1" ["closest"] => nics(1), nearest_first;
+    numa_gives_those_of_the_numa_node: 2 "-n2 --gpus-per-task=1" ["numa"] => nics(4), nearest_first;
+    all_gives_all: 2 "-n2 --gpus-per-task=1" ["all"] => nics(8), nearest_first;
+    only_included_nics_are_given: 8 "-n8 --gpus-per-task=1" ("include=mlx5_0,mlx5_6") => is(|task| {
+        let expected = ["mlx5_0:1", "mlx5_6:1"][numa_node_of(task.gpu())];
+        task.ucx() == [expected] && task.env("NCCL_IB_HCA") == Some("=mlx5_0:1,mlx5_6:1")
+    });
+    two_nics_for_each_gpu_are_two_in_ucxs_list: 4 "-n4 --gpus-per-task=1" ["nics-per-task=2"]
+        => nics(2), nearest_first, is(Task::is_listed);
+    the_admins_rails_are_dealt_in_their_order: 8 "-n8 --gpus-per-task=1" ["rail"]
+        ("rails=mlx5_11,mlx5_10,mlx5_9,mlx5_6,mlx5_5,mlx5_4,mlx5_3,mlx5_0")
+        => is(|task| task.ucx() == [ucx_of(7 - task.gpu())]);
+    a_model_gives_variables_but_moves_nothing: 8 "-n8 --gpus-per-task=1" ("machine=dgx-h100") => own, as_bound;
+};
+
+fn nearest_first(pair: &Pair) {
+    all(pair.tasks(), |task| task.ucx()[0] == ucx_of(task.gpu()));
+}
+
 pub const CASES: &[Case] = cases![
     a_typo_fails_in_srun_before_anything_is_queued,
     help_prints_the_words_and_queues_nothing,
@@ -14,11 +36,8 @@ pub const CASES: &[Case] = cases![
     verbose_prints_a_row_for_each_task_and_its_reasons_and_nothing_else_changes,
     without_verbose_nothing_is_printed,
     dry_run_prints_the_plan_and_changes_nothing,
-    strict_places_a_healthy_step_as_usual: |bed| assert_placed(&bed.both("strict", 2, TWO).1, true),
     strict_ends_a_task_that_cannot_be_placed_and_says_why,
-    numa_and_all_give_more_nics_than_closest,
     an_excluded_nic_is_given_to_nobody,
-    only_included_nics_are_given,
 ];
 
 /// All tasks of one GPU have its NIC, or none has anything of ours.
@@ -261,15 +280,6 @@ fn strict_ends_a_task_that_cannot_be_placed_and_says_why(bed: &Bed) {
     );
 }
 
-fn numa_and_all_give_more_nics_than_closest(bed: &Bed) {
-    for (policy, nics) in [("closest", 1), ("numa", 4), ("all", 8)] {
-        // the list holds every good NIC, the nearest first, and still leaves the storage NICs out
-        all(&bed.with(policy, 2, TWO), |task| {
-            task.ucx().len() == nics && task.ucx()[0] == ucx_of(task.gpu())
-        });
-    }
-}
-
 fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {
     let before = bed.with("", 8, EIGHT);
     bed.plugin("exclude=mlx5_3");
@@ -280,13 +290,5 @@ fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {
         };
         let is_excluded = excluded("UCX_NET_DEVICES") || excluded("NCCL_IB_HCA");
         !is_excluded && (task.gpu() == 1 || task.ucx() == before.ucx())
-    });
-}
-
-fn only_included_nics_are_given(bed: &Bed) {
-    bed.plugin("include=mlx5_0,mlx5_6");
-    all(&bed.with("", 8, EIGHT), |task| {
-        let expected = ["mlx5_0:1", "mlx5_6:1"][numa_node_of(task.gpu())];
-        task.ucx() == [expected] && task.env("NCCL_IB_HCA") == Some("=mlx5_0:1,mlx5_6:1")
     });
 }
