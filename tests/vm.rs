@@ -112,10 +112,8 @@ fn the_guests_kernels_are_told_how_fast_their_clock_is() {
         // what it measures by emulated timers it drops if that is a tenth off (arch/x86/kernel/tsc.c,
         // `determine_cpu_tsc_frequencies`); without its word it was 89 to 999 MHz of 2596 on a busy host
         let (told, taken) = (behind("tsc_early_khz="), 1000.0 * behind("tsc: Detected "));
-        assert!(
-            (taken / told - 1.0).abs() < 0.11,
-            "{taken} of {told}: {console}"
-        );
+        let is_so = (taken / told - 1.0).abs() < 0.11;
+        assert!(is_so, "{taken} of {told}: {console}");
     }
 }
 
@@ -174,11 +172,8 @@ fn what_stands_above_each_device_and_its_numa_node_and_link_are_what_lstopo_find
             assert_eq!(topology.numa_node_of(address), theirs.numa_node, "{of}");
             let link = topology.pci.get(address).unwrap().link.current.unwrap();
             let ours = link.mbps() as f64 / 8000.0;
-            assert!(
-                (ours - theirs.link).abs() < 0.001,
-                "{of}: {ours} {}",
-                theirs.link
-            );
+            let is_so = (ours - theirs.link).abs() < 0.001;
+            assert!(is_so, "{of}: {ours} {}", theirs.link);
         }
     }
 }

@@ -233,9 +233,8 @@ fn a_node_like_grace_is_read_as_its_kernel_has_it() {
 #[test]
 fn the_pages_are_of_the_size_that_was_asked_for() {
     let Some(guest) = guest() else { return };
-    all(&guest.tasks("placed", 4), |task| {
-        Some(format!("{}k", task.word("page"))) == pages()
-    });
+    let is_so = |task: &Task| Some(format!("{}k", task.word("page"))) == pages();
+    all(&guest.tasks("placed", 4), is_so);
 }
 
 #[test]
@@ -286,9 +285,8 @@ fn a_device_cgroup_leaves_each_task_one_gpu() {
         let tasks = guest.tasks(step, 4);
         assert_one_gpu_each(&tasks);
         // cgroup v2
-        all(&tasks, |task| {
-            task.gpus() == [0] && task.word("cgroup").starts_with("0::/")
-        });
+        let is_so = |task: &Task| task.gpus() == [0] && task.word("cgroup").starts_with("0::/");
+        all(&tasks, is_so);
     }
 }
 
@@ -409,15 +407,12 @@ fn without_verbs_devices_check_and_show_say_as_each_step_does_that_no_nic_may_be
         assert!(is_so, "{said}");
     }
     let shown = guest.answer("unplugged.show");
-    assert!(
-        shown.contains("`/dev/infiniband` is missing on this node"),
-        "{shown}"
-    );
+    let is_so = shown.contains("`/dev/infiniband` is missing on this node");
+    assert!(is_so, "{shown}");
     let tasks = guest.tasks("unplugged", 4);
     assert_near(guest, &tasks);
-    all(&tasks, |task| {
-        task.lacks(&["UCX_NET_DEVICES", "NCCL_IB_HCA"])
-    });
+    let is_so = |task: &Task| task.lacks(&["UCX_NET_DEVICES", "NCCL_IB_HCA"]);
+    all(&tasks, is_so);
     let said = guest.answer("unplugged.stderr");
     assert!(said.contains("no NIC of this node may"), "{said}");
 }

@@ -16,10 +16,8 @@ pub fn compile(site: &Site, name: &str, text: &str) -> PathBuf {
         .args([&library, &source]);
     command.arg(format!("-DRELEASE={}", site.version()));
     let status = command.status();
-    assert!(
-        status.is_ok_and(|status| status.success()),
-        "`cc` of {name}"
-    );
+    let is_so = status.is_ok_and(|status| status.success());
+    assert!(is_so, "`cc` of {name}");
     library
 }
 

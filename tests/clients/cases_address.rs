@@ -1,9 +1,7 @@
 //! Programs whose sides meet by IP address: they need an interface in UCX's list, and their data still goes by RDMA.
 
-use super::Case;
 use super::cases_ucx::{WORDS, are, assert_shared};
-use super::nodes::{NODES, Nodes};
-use crate::guest::cases::cases;
+use super::nodes::*;
 
 // put.slow: RDMA as slow as 2.5 Gb/s beside TCP of 1 Gb/s
 pub const COMMANDS: &str = "\
@@ -68,21 +66,16 @@ pub fn assert_met(nodes: &Nodes, name: &str, nic: &str) {
 pub fn assert_unreachable(nodes: &Nodes, name: &str) {
     assert_fails(nodes, name, "said=message:_Destination_is_unreachable");
     let sent = nodes.sent(name);
-    assert!(
-        NODES.iter().all(|node| sent.by(node, "mlx5_1") < WORDS),
-        "{:?}",
-        sent.0
-    );
+    let is_so = NODES.iter().all(|node| sent.by(node, "mlx5_1") < WORDS);
+    assert!(is_so, "{:?}", sent.0);
 }
 
 /// Did the command fail with these words?
 #[track_caller]
 pub fn assert_fails(nodes: &Nodes, name: &str, words: &str) {
     let said = nodes.said(name);
-    assert!(
-        !nodes.succeeded(name) && said.contains(words),
-        "{name}: {said}"
-    );
+    let is_so = !nodes.succeeded(name) && said.contains(words);
+    assert!(is_so, "{name}: {said}");
 }
 
 /// Why the plugin says by what connections are made.

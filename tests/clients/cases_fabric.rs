@@ -1,10 +1,8 @@
 //! libfabric's own test program, and Open MPI over libfabric, with `env=libfabric`.
 
-use super::Case;
 use super::cases_address::assert_fails;
 use super::cases_ucx::assert_shared;
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
+use super::nodes::*;
 
 pub const COMMANDS: &str = "\
 fabric.bare srun -N2 -n2 --gpus-per-task=1 /guest/fabric.sh -p verbs -e msg

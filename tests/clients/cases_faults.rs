@@ -1,9 +1,7 @@
 //! A NIC that is hidden, or whose link goes down: the job still runs.
 
-use super::Case;
 use super::cases_ucx::{are, assert_shared, none};
-use super::nodes::{NODES, Nodes};
-use crate::guest::cases::cases;
+use super::nodes::*;
 
 // only steps with --gres=nic:1 may open mlx5_4; mlx5_1 is beside GPU 0
 pub const COMMANDS: &str = "\

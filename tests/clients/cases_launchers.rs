@@ -1,9 +1,7 @@
 //! Ranks that a launcher starts, each by way of `nic-placement exec`: mpirun on one node, and in an allocation of two, where
 //! it starts its daemons by srun.
 
-use super::Case;
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
+use super::nodes::*;
 
 pub const COMMANDS: &str = "\
 mpirun.bare OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 /guest/rank.sh
@@ -38,10 +36,8 @@ fn rank(nodes: &Nodes, name: &str, rank: usize) -> [String; 2] {
 fn each_rank_of_mpirun_is_beside_its_gpu_and_without_exec_none_is_told_of_a_nic(nodes: &Nodes) {
     for (local, socket) in [(0, "0-3"), (1, "0-3"), (2, "4-7"), (3, "4-7")] {
         let [nics, cpus] = rank(nodes, "mpirun", local);
-        assert!(
-            nics.starts_with(&format!("mlx5_{local}:1,")),
-            "{local}: {nics}"
-        );
+        let is_so = nics.starts_with(&format!("mlx5_{local}:1,"));
+        assert!(is_so, "{local}: {nics}");
         assert_eq!(cpus, socket, "{local}");
         assert_eq!(rank(nodes, "mpirun.bare", local), ["-", "0-7"], "{local}");
     }

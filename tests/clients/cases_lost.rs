@@ -1,9 +1,7 @@
 //! A NIC whose link is lost while a job's bytes flow: the job ends as it does without the plugin.
 
-use super::Case;
 use super::cases_address::assert_fails;
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
+use super::nodes::*;
 
 pub const COMMANDS: &str = "\
 lost.bare TIMES=9999 /guest/lost.sh rail1 srun -K -N2 -n2 --gpus-per-task=1 /guest/pair.sh
@@ -34,10 +32,8 @@ pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     assert!(!said.contains("ended with 124"), "{name} hangs: {said}");
     // what is told first differs from run to run
     let words = ["completion with error", "Endpoint timeout"];
-    assert!(
-        words.iter().any(|word| said.contains(word)),
-        "{name}: {said}"
-    );
+    let is_so = words.iter().any(|word| said.contains(word));
+    assert!(is_so, "{name}: {said}");
     assert!(!said.contains("nic-placement:"), "{name}: {said}");
 }
 
@@ -58,10 +54,7 @@ fn a_program_that_wants_to_be_told_of_failures_is_told_as_it_is_without_the_plug
         for words in ["the link is down", "message: "] {
             assert_fails(nodes, name, words);
         }
-        assert!(
-            !nodes.said(name).contains("Aborted"),
-            "{}",
-            nodes.said(name)
-        );
+        let is_so = !nodes.said(name).contains("Aborted");
+        assert!(is_so, "{}", nodes.said(name));
     }
 }

@@ -1,9 +1,7 @@
 //! `nic-placement verify --bytes` around UCX's test program: it says the bytes that the kernel's counters say.
 
-use super::Case;
 use super::cases_ucx::are;
-use super::nodes::{NODES, Nodes};
-use crate::guest::cases::cases;
+use super::nodes::*;
 use nic_placement_traffic::bytes::{Figure, NicTraffic, Origin, Traffic};
 use nic_placement_traffic::report::NodeReport;
 
@@ -89,26 +87,18 @@ fn with_the_plugin_all_bytes_leave_by_the_planned_nic_and_a_merge_says_so(nodes:
         let own = format!("{}:1", nodes.beside(task.gpu()));
         let planned: Vec<&NicTraffic> = report.nics.iter().filter(|nic| nic.is_planned).collect();
         let is_own = planned.len() == 1 && planned[0].name == own && report.plan == Origin::Tasks;
-        assert!(
-            is_own && planned[0].tasks[0].contains(" task "),
-            "{report:?}"
-        );
+        let is_so = is_own && planned[0].tasks[0].contains(" task ");
+        assert!(is_so, "{report:?}");
         let shares = &report.shares;
-        assert!(
-            are(shares.planned, task.sent()) && shares.others < AROUND,
-            "{report:?}"
-        );
+        let is_so = are(shares.planned, task.sent()) && shares.others < AROUND;
+        assert!(is_so, "{report:?}");
     }
     let merged = nodes.answer("merged");
-    assert!(
-        merged.contains("2 nodes, 2 of them by the plan"),
-        "{merged}"
-    );
+    let is_so = merged.contains("2 nodes, 2 of them by the plan");
+    assert!(is_so, "{merged}");
     let has = |share| merged.contains(&format!("NICs of the tasks: {share}"));
-    assert!(
-        ["99.", "100.0 %", ">99.9 %"].into_iter().any(has),
-        "{merged}"
-    );
+    let is_so = ["99.", "100.0 %", ">99.9 %"].into_iter().any(has);
+    assert!(is_so, "{merged}");
 }
 
 fn without_a_marker_the_plan_is_the_node_s_and_idle_rails_are_named(nodes: &Nodes) {
@@ -135,10 +125,8 @@ fn a_watch_shows_the_task_with_its_nic_and_path(nodes: &Nodes) {
     let own = format!("{}:1", nodes.beside(tasks[0].gpu()));
     let tables = nodes.answer("tables");
     let line = tables.lines().find(|line| line.starts_with(&own));
-    assert!(
-        line.is_some_and(|line| line.ends_with("task 0")),
-        "{tables}"
-    );
+    let is_so = line.is_some_and(|line| line.ends_with("task 0"));
+    assert!(is_so, "{tables}");
     let (_, task) = tables.split_once("\ntask  ").expect("a table of tasks");
     assert!(task.lines().nth(1).unwrap().contains(&own), "{tables}");
 }

@@ -2,10 +2,8 @@
 //!
 //! Debian builds MPICH for UCX alone (ch4:ucx): MPICH over libfabric (ch4:ofi) is not here.
 
-use super::Case;
 use super::cases_ucx::{assert_shared, none};
-use super::nodes::{NODES, Nodes};
-use crate::guest::cases::cases;
+use super::nodes::*;
 
 // openmpi.tcp: Debian's openmpi-mca-params.conf leaves UCX and libfabric out
 pub const COMMANDS: &str = "\

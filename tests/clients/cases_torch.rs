@@ -1,12 +1,9 @@
 //! PyTorch's torchrun, a node's part started by each task of srun, whose workers meet by gloo: nothing of ours disturbs it, and
 //! `env=sockets` helps it where a node's name leads to an address that no other node reaches.
 
-use super::Case;
 use super::cases_address::assert_fails;
 use super::cases_ucx::none;
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
-use crate::guest::task::each;
+use super::nodes::*;
 
 pub const COMMANDS: &str = "\
 torchrun.bare srun -K -N2 -n2 --gpus-per-task=1 /guest/torch.sh
@@ -54,11 +51,8 @@ fn a_training_of_two_nodes_over_gloo_comes_out_the_same_and_goes_the_same_way(no
             "eth0" => bytes > GRADIENTS,
             _ => none(bytes),
         };
-        assert!(
-            sent.0.iter().all(|(nic, bytes)| is_so(nic, *bytes)),
-            "{name}: {:?}",
-            sent.0
-        );
+        let is_so = sent.0.iter().all(|(nic, bytes)| is_so(nic, *bytes));
+        assert!(is_so, "{name}: {:?}", sent.0);
     }
 }
 

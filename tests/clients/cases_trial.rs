@@ -1,8 +1,6 @@
 //! The trial between two guests: a real Slurm, kernel, ucx_perftest and ib_write_bw; NVIDIA's driver is played.
 
-use super::Case;
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
+use super::nodes::*;
 use nic_placement_fleet::trial::report::{self, Effect, TrialReport};
 
 pub const COMMANDS: &str = "\
@@ -25,17 +23,12 @@ fn report(nodes: &Nodes) -> TrialReport {
 }
 
 fn the_trial_makes_a_report_that_says_that_its_driver_is_played(nodes: &Nodes) {
-    assert!(
-        nodes.succeeded("trial.log"),
-        "{}",
-        nodes.answer("trial.log")
-    );
+    let is_so = nodes.succeeded("trial.log");
+    assert!(is_so, "{}", nodes.answer("trial.log"));
     let report = report(nodes);
     let machine = &report.machine;
-    assert!(
-        report.played && machine.contains("4 x H100") && machine.contains("5 x "),
-        "{report:?}"
-    );
+    let is_so = report.played && machine.contains("4 x H100") && machine.contains("5 x ");
+    assert!(is_so, "{report:?}");
     for name in ["Linux", "Slurm", "nic-placement", "UCX"] {
         assert!(report.releases.contains_key(name), "{name}: {report:?}");
     }
@@ -46,10 +39,8 @@ fn the_trial_makes_a_report_that_says_that_its_driver_is_played(nodes: &Nodes) {
     );
     // no name or address of a host
     let text = nodes.answer("trial/report.json");
-    assert!(
-        !text.contains("192.168.7") && !text.contains("\"n0"),
-        "{text}"
-    );
+    let is_so = !text.contains("192.168.7") && !text.contains("\"n0");
+    assert!(is_so, "{text}");
 }
 
 fn what_rdma_link_says_of_the_guest_is_what_we_found(nodes: &Nodes) {
@@ -80,10 +71,8 @@ fn in_each_way_the_driver_has_the_gpus_that_we_took_for_the_task_s(nodes: &Nodes
     let found = [first.tasks, first.agree, first.near.near, first.near.known];
     // Slurm deals the CPUs without a look at the GPUs
     assert!(found == [4; 4] && first.near_without.near < 4, "{first:?}");
-    assert!(
-        ways.iter().filter(|way| way.agree > 0).count() >= 5,
-        "{ways:?}"
-    );
+    let is_so = ways.iter().filter(|way| way.agree > 0).count() >= 5;
+    assert!(is_so, "{ways:?}");
 }
 
 fn the_figures_of_both_sides_are_there_and_what_is_missing_is_named(nodes: &Nodes) {

@@ -1,8 +1,6 @@
 //! UCX's own test program between tasks: by which NICs their bytes leave.
 
-use super::Case;
-use super::nodes::{NODES, Nodes, Sent, Task};
-use crate::guest::cases::cases;
+use super::nodes::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 // far.bare: on the other socket than its GPU
@@ -95,11 +93,8 @@ fn assert_fits(nodes: &Nodes, name: &str, tasks: usize, is_planned: bool) -> Sen
 
 fn each_of_eight_tasks_sends_by_the_nic_beside_its_gpu(nodes: &Nodes) {
     let sent = assert_fits(nodes, "own", 8, true);
-    assert!(
-        NODES.iter().all(|node| sent.by(node, "eth0") < WORDS),
-        "{:?}",
-        sent.0
-    );
+    let is_so = NODES.iter().all(|node| sent.by(node, "eth0") < WORDS);
+    assert!(is_so, "{:?}", sent.0);
 }
 
 fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to_run(
@@ -113,11 +108,8 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
     for node in NODES {
         for (one, other) in [("mlx5_0", "mlx5_1"), ("mlx5_2", "mlx5_3")] {
             let (one, other) = (sent.by(node, one), sent.by(node, other));
-            assert!(
-                one.abs_diff(other) < one / 5,
-                "{one} and {other}: {:?}",
-                sent.0
-            );
+            let is_so = one.abs_diff(other) < one / 5;
+            assert!(is_so, "{one} and {other}: {:?}", sent.0);
         }
     }
 }
@@ -163,9 +155,6 @@ fn no_byte_leaves_by_a_nic_that_is_left_out(nodes: &Nodes) {
     assert_shared(nodes, "storage.out", &["mlx5_0", "mlx5_1"]);
     // nor by TCP
     let sent = nodes.sent("storage.out");
-    assert!(
-        NODES.iter().all(|node| sent.by(node, "mlx5_4") < 1024),
-        "{:?}",
-        sent.0
-    );
+    let is_so = NODES.iter().all(|node| sent.by(node, "mlx5_4") < 1024);
+    assert!(is_so, "{:?}", sent.0);
 }

@@ -1,9 +1,7 @@
 //! `nic-placement verify` beside real programs: the kernel tells which process has connected queue pairs on which NIC.
 
-use super::Case;
 use super::cases_measure::reports;
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
+use super::nodes::*;
 use nic_placement_traffic::report::NodeReport;
 use nic_placement_traffic::verify::{By, TaskVerdict, Verdict};
 
@@ -98,10 +96,8 @@ fn judged(nodes: &Nodes, name: &str, verdict: Verdict, used: &[&str]) -> TaskVer
 #[track_caller]
 fn assert_status(nodes: &Nodes, name: &str, status: i32) {
     let answer = nodes.answer(name);
-    assert!(
-        answer.contains(&format!("status={status}")),
-        "{name}: {answer}"
-    );
+    let is_so = answer.contains(&format!("status={status}"));
+    assert!(is_so, "{name}: {answer}");
 }
 
 fn placed_tasks_of_every_library_are_seen_to_use_the_nic_that_they_were_given(nodes: &Nodes) {
@@ -120,10 +116,8 @@ fn without_the_plugin_the_nic_that_is_not_the_gpu_s_is_named(nodes: &Nodes) {
     let task = task(nodes, "verify.bare");
     assert!(!task.is_placed && task.planned == ["mlx5_1:1"], "{task:?}");
     let is_named = nics(&task).contains(&"mlx5_0:1");
-    assert!(
-        is_named && task.verdict == Verdict::NearerExists,
-        "{task:?}"
-    );
+    let is_so = is_named && task.verdict == Verdict::NearerExists;
+    assert!(is_so, "{task:?}");
     assert_status(nodes, "verify.bare", 1);
 }
 
@@ -156,29 +150,21 @@ fn a_thousand_queue_pairs_are_counted_in_seconds(nodes: &Nodes) {
 
 fn a_process_that_ends_meanwhile_was_seen(nodes: &Nodes) {
     // verify ended before its minute was over, and after the process
-    assert!(
-        nodes.succeeded("verify.ends"),
-        "{}",
-        nodes.said("verify.ends")
-    );
+    let is_so = nodes.succeeded("verify.ends");
+    assert!(is_so, "{}", nodes.said("verify.ends"));
     assert_eq!(task(nodes, "verify.ends").verdict, Verdict::AsPlanned);
 }
 
 fn a_user_sees_the_own_tasks_and_of_another_s_that_there_are_some(nodes: &Nodes) {
     judged(nodes, "verify.user", Verdict::AsPlanned, &["mlx5_1:1"]);
     let last = last(nodes, "verify.other-user");
-    assert!(
-        last.tasks.is_empty() && last.notes[0].contains("1 other user"),
-        "{last:?}"
-    );
+    let is_so = last.tasks.is_empty() && last.notes[0].contains("1 other user");
+    assert!(is_so, "{last:?}");
     assert_status(nodes, "verify.other-user", 2);
 }
 
 fn a_command_that_is_looked_at_ends_as_it_does_alone(nodes: &Nodes) {
-    assert!(
-        nodes.succeeded("verify.command"),
-        "{}",
-        nodes.said("verify.command")
-    );
+    let is_so = nodes.succeeded("verify.command");
+    assert!(is_so, "{}", nodes.said("verify.command"));
     assert_eq!(task(nodes, "verify.command").verdict, Verdict::AsPlanned);
 }

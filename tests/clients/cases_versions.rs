@@ -3,13 +3,10 @@
 //! Each stands in the guests as /other/NAME (others.sh).  `mine` is one that a tester unpacked beside the others, into
 //! `ucx/mine/usr` of the cache (releases.sh).
 
-use super::Case;
 use super::cases_address::{assert_met, assert_unreachable};
 use super::cases_lost::assert_ended_by_ucx;
 use super::cases_ucx::{assert_shared, nic_of_both};
-use super::nodes::Nodes;
-use crate::guest::cases::cases;
-use crate::guest::task::{Task, all};
+use super::nodes::*;
 
 // across: tasks on different rails, where the admin says nothing of the fabric
 pub const COMMANDS: &str = "\
@@ -96,15 +93,11 @@ fn tasks_on_rails_with_subnets_of_their_own_have_all_good_nics_and_send_by_them(
         let step = format!("{name}.across");
         let (tasks, sent) = (nodes.tasks(&step, 4), nodes.sent(&step));
         let rails = ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"];
-        all(&tasks, |task| {
-            rails.iter().all(|nic| task.said("ucx").contains(nic))
-        });
+        let is_so = |task: &Task| rails.iter().all(|nic| task.said("ucx").contains(nic));
+        all(&tasks, is_so);
         let by_nics = sent.sum(|_, nic| nic != "eth0");
-        assert!(
-            by_nics >= tasks.iter().map(Task::sent).sum(),
-            "{step}: {:?}",
-            sent.0
-        );
+        let is_so = by_nics >= tasks.iter().map(Task::sent).sum();
+        assert!(is_so, "{step}: {:?}", sent.0);
     }
 }
 
@@ -115,11 +108,8 @@ fn a_ucx_that_was_built_without_rdma_sends_by_tcp_with_our_list_and_nothing_with
         let step = format!("{name}.far");
         let (tasks, sent) = (nodes.tasks(&step, 2), nodes.sent(&step));
         let all = sent.sum(|_, _| true);
-        assert!(
-            all > tasks.iter().map(Task::sent).sum(),
-            "{step}: {:?}",
-            sent.0
-        );
+        let is_so = all > tasks.iter().map(Task::sent).sum();
+        assert!(is_so, "{step}: {:?}", sent.0);
         assert!(!nodes.succeeded(&format!("{name}.meet.alone")));
     }
 }

@@ -1,8 +1,10 @@
 //! Two guests on a wire with a Slurm over both: the boot, and the bytes that each NIC sent.
 
+pub(super) use super::Case;
 use crate::guest::boot::{Boot, here, judged, plugin, released, temporary};
 use crate::guest::cases::Unfit;
-pub use crate::guest::task::Task;
+pub(crate) use crate::guest::cases::cases;
+pub use crate::guest::task::{Task, all, each};
 use crate::guest::watch::Watch;
 use crate::guest::{Guest, common, words_of};
 use std::collections::BTreeMap;

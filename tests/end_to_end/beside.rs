@@ -153,9 +153,8 @@ fn tasks_in_a_bundle_have_the_variables_of_their_gpus(bed: &Bed) {
     let (_, placed) = bed.both("", 1, &while_another_job_has_gpus(3, &step));
     if bed.site.release < (23, 2) {
         // it writes the bundle's environment before it starts the task, which has not even its rank
-        all(&placed, |task| {
-            task.is_untouched() && task.gpus().is_empty()
-        });
+        let is_so = |task: &Task| task.is_untouched() && task.gpus().is_empty();
+        all(&placed, is_so);
         skip("22.05 gives a bundle no environment");
     }
     // none of the other job's

@@ -60,9 +60,8 @@ fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
         let (bare, placed) = bed.both("", 8, &srun(&format!("-n8 {gpus}")));
         assert_eq!(far(&bare), wrong, "{gpus}");
         all(&bare, |task| task.mem() == "default");
-        all(&placed, |task| {
-            task.is_near() && task.prefers([numa_node_of(task.gpu())].into())
-        });
+        let is_so = |task: &Task| task.is_near() && task.prefers([numa_node_of(task.gpu())].into());
+        all(&placed, is_so);
     }
 }
 
@@ -271,18 +270,16 @@ fn bind_core_repairs_slurms_misdeal_with_cores_that_no_two_tasks_share(bed: &Bed
     let (bare, placed) = bed.both("bind=core", 8, DEALT);
     assert_eq!(far(&bare), if is_old(bed) { 4 } else { 0 });
     assert_cores_of_their_own(&placed);
-    all(&placed, |task| {
-        task.is_near() && task.cpus().len() == 28 && task.is_own()
-    });
+    let is_so = |task: &Task| task.is_near() && task.cpus().len() == 28 && task.is_own();
+    all(&placed, is_so);
     // with bind=numa, the tasks that had to move share the node's CPUs
     let shared = bed.with("bind=numa", 8, DEALT);
     assert_eq!(far(&shared), 0);
     let some_had_to_move = shared.iter().any(|task| task.cpus().len() > 28);
     assert_eq!(some_had_to_move, is_old(bed), "{shared:#?}");
     // by default they change places
-    all(&bed.with("", 8, DEALT), |task| {
-        !task.is_far() && task.cpus().len() == 28
-    });
+    let is_so = |task: &Task| !task.is_far() && task.cpus().len() == 28;
+    all(&bed.with("", 8, DEALT), is_so);
 }
 
 fn bind_core_divides_a_mask_that_all_tasks_share(bed: &Bed) {
@@ -302,10 +299,8 @@ fn bind_core_beside_another_job_stays_inside_the_rest(bed: &Bed) {
         placed.iter().map(Task::gpu).collect::<Set>(),
         (3..8).collect()
     );
-    assert!(
-        cpus_of(&placed).is_subset(&cpus_of(&bare)),
-        "CPUs of the other job"
-    );
+    let is_so = cpus_of(&placed).is_subset(&cpus_of(&bare));
+    assert!(is_so, "CPUs of the other job");
     assert_cores_of_their_own(&placed);
     // tasks change places, as far as none loses cores
     assert!(far(&placed) <= far(&bare), "{placed:#?} had {bare:#?}");
@@ -391,10 +386,8 @@ fn every_task_is_on_its_gpus_socket(bed: &Bed) {
         println!("    {options}: on another socket {before:?} without, {after:?} with");
         assert_eq!(after, [0; 0], "{options}: {placed:?}");
         // by the map half of them are, on every release
-        assert!(
-            options.contains("per-task") || before.len() == 4,
-            "{bare:?}"
-        );
+        let is_so = options.contains("per-task") || before.len() == 4;
+        assert!(is_so, "{bare:?}");
         assert_no_poorer(&bare, &placed);
     }
 }

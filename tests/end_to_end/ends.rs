@@ -92,11 +92,8 @@ fn refreshed(bed: &Bed) -> PathBuf {
         .arg(&file)
         .output()
         .expect("`nsenter`");
-    assert!(
-        ran.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
+    let is_so = ran.status.success();
+    assert!(is_so, "{}", String::from_utf8_lossy(&ran.stderr));
     file
 }
 
@@ -115,10 +112,8 @@ fn a_node_file_that_is_broken_replaced_or_of_another_time_harms_no_job(bed: &Bed
     let arguments = format!("node-file={}", file.display());
     let (ran, lines) = under(bed, "a good node file", "@", &arguments);
     all(&ran.tasks, Task::is_own);
-    assert!(
-        !lines.iter().any(|line| line.contains("node file")),
-        "{lines:#?}"
-    );
+    let is_so = !lines.iter().any(|line| line.contains("node file"));
+    assert!(is_so, "{lines:#?}");
 
     let node = cache::from_bytes(&good, Provenance::ThisSystem).expect("a node file");
     let changed = |change: &dyn Fn(&mut NodeFile)| {

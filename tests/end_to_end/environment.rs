@@ -26,13 +26,11 @@ pub const CASES: &[Case] = cases![
 
 fn the_users_own_variables_survive(bed: &Bed) {
     let tasks = bed.with("", 2, &format!("UCX_NET_DEVICES=mine:1 {TWO}"));
-    all(&tasks, |task| {
-        task.env("UCX_NET_DEVICES") == Some("mine:1") && task.is_listed()
-    });
+    let is_so = |task: &Task| task.env("UCX_NET_DEVICES") == Some("mine:1") && task.is_listed();
+    all(&tasks, is_so);
     let tasks = bed.with("", 2, &format!("NCCL_IB_HCA=mine {TWO}"));
-    all(&tasks, |task| {
-        task.env("NCCL_IB_HCA") == Some("mine") && task.is_own()
-    });
+    let is_so = |task: &Task| task.env("NCCL_IB_HCA") == Some("mine") && task.is_own();
+    all(&tasks, is_so);
 }
 
 fn a_batch_job_hands_the_option_to_its_sruns_and_is_left_alone_itself(bed: &Bed) {
@@ -79,10 +77,8 @@ fn a_nested_srun_replaces_what_the_outer_one_set(bed: &Bed) {
     let inner = format!("$report; {INNER} --nic-placement $report | sed s/rank=0/rank=1/");
     let tasks = bed.with("", 2, &nested(&inner));
     assert_eq!(tasks[0].ucx(), ucx_of_all(0..8));
-    assert!(
-        tasks[1].ucx() == [ucx_of(0)] && tasks[1].is_listed(),
-        "{tasks:?}"
-    );
+    let is_so = tasks[1].ucx() == [ucx_of(0)] && tasks[1].is_listed();
+    assert!(is_so, "{tasks:?}");
 }
 
 fn a_nested_srun_without_the_flag_loses_what_the_outer_one_set(bed: &Bed) {
@@ -185,10 +181,8 @@ fn what_a_task_gains_is_the_difference_that_the_documents_show(bed: &Bed) {
     let ours = "CPUs memory NCCL_IB_HCA NIC_PLACEMENT NVSHMEM_HCA_LIST UCX_NET_DEVICES \
                 UCX_SOCKADDR_TLS_PRIORITY";
     for line in found.lines() {
-        assert!(
-            ours.split(' ').any(|own| own == name(&line[1..])),
-            "{line}\n{found}"
-        );
+        let is_so = ours.split(' ').any(|own| own == name(&line[1..]));
+        assert!(is_so, "{line}\n{found}");
     }
     // the documents show that of this machine's Slurm; another release deals CPUs otherwise
     if bed.site.root != Path::new("/") {

@@ -178,11 +178,8 @@ fn nobody_forges_a_line_of_slurmds_log(bed: &Bed) {
     ] {
         let ran = bed.run(&command).ended(0, 2);
         let is_forged = |line: &str| line.starts_with("[2026") || line.contains('\u{1b}');
-        assert!(
-            !ran.stderr.lines().any(is_forged),
-            "{command}: {}",
-            ran.stderr
-        );
+        let is_so = !ran.stderr.lines().any(is_forged);
+        assert!(is_so, "{command}: {}", ran.stderr);
     }
     let (log, line) = (bed.log("n0"), "[2026-01-01T00:00:00.000] error: FORGED");
     let is_forged = |said: &str| said.starts_with(line) || said.contains('\u{1b}');
@@ -266,10 +263,8 @@ fn a_panic_in_any_hook_harms_no_job(bed: &Bed) {
             "{hook}"
         );
         // by the others it comes too late to matter
-        assert!(
-            !is_placed(&ran.tasks) || ["init", "option"].contains(&hook),
-            "{hook}"
-        );
+        let is_so = !is_placed(&ran.tasks) || ["init", "option"].contains(&hook);
+        assert!(is_so, "{hook}");
         bed.bare(2, TWO);
         bed.tasks(2, &bed.batch("", "srun $report"));
         assert_the_node_becomes_idle(bed);
@@ -292,15 +287,10 @@ fn a_hook_that_fails_sleeps_or_takes_memory_changes_no_exit_code(bed: &Bed) {
             assert_same(&format!("{fault} in {hook}"), &bare, &ran);
             let lines = loud(bed).split_off(before);
             let said = format!("asked for `{fault}` in `{hook}`");
-            assert!(
-                lines.iter().any(|line| line.contains(&said)),
-                "{said}: {lines:#?}"
-            );
-            assert!(
-                fault == "error" || is_placed(&ran.tasks),
-                "{said}: {:?}",
-                ran.tasks
-            );
+            let is_so = lines.iter().any(|line| line.contains(&said));
+            assert!(is_so, "{said}: {lines:#?}");
+            let is_so = fault == "error" || is_placed(&ran.tasks);
+            assert!(is_so, "{said}: {:?}", ran.tasks);
         }
     }
     bed.plugstack(&bed.site.failing("error=init_post_opt"));
@@ -508,10 +498,8 @@ fn a_step_that_is_out_of_descriptors_harms_no_job(bed: &Bed) {
             let fault = format!("{left} descriptors in {hook}");
             let plugstack = format!("{few}\n@\n{any}");
             let (ran, lines) = under_within(bed, times, &fault, &plugstack, "");
-            assert!(
-                hook != HOOKS[2] || left > 0 || !is_placed(&ran.tasks),
-                "{fault}"
-            );
+            let is_so = hook != HOOKS[2] || left > 0 || !is_placed(&ran.tasks);
+            assert!(is_so, "{fault}");
             assert!(lines.len() <= 4, "{lines:#?}");
         }
     }
@@ -554,11 +542,8 @@ fn a_nic_that_vanishes_before_the_tasks_start_is_given_to_none(bed: &Bed) {
         !task.ucx().contains(&"mlx5_3:1") && !list.contains("mlx5_3:")
     });
     // the others are as they were
-    assert!(
-        ran.tasks.iter().any(|task| task.ucx() == ["mlx5_0:1"]),
-        "{:?}",
-        ran.tasks
-    );
+    let is_so = ran.tasks.iter().any(|task| task.ucx() == ["mlx5_0:1"]);
+    assert!(is_so, "{:?}", ran.tasks);
     assert_the_node_becomes_idle(bed);
     all(&bed.with("", 2, TWO), Task::is_own);
 }

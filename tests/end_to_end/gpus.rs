@@ -176,9 +176,8 @@ fn tasks_that_see_all_gpus_are_placed_by_their_local_ids(bed: &Bed) {
                 && task.gpus() == bare.gpus()
                 && task.is_listed()
         });
-        all(&bed.with("", tasks, &command), |task| {
-            task.ucx() == ucx_of_all(0..8) || task.ucx().is_empty()
-        });
+        let is_so = |task: &Task| task.ucx() == ucx_of_all(0..8) || task.ucx().is_empty();
+        all(&bed.with("", tasks, &command), is_so);
         let is_far = |task: &&Task| !task.cpus().is_subset(&cpus_near(task.local()));
         let [before, after] = [&bare, &placed].map(|tasks| tasks.iter().filter(is_far).count());
         println!("    {options}: far {before} without, {after} with");
@@ -207,11 +206,8 @@ fn with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_the
 fn a_promise_that_slurm_contradicts_is_told_and_fails_only_who_is_strict(bed: &Bed) {
     let step = srun("-n2 --gpus-per-task=2");
     let kept = bed.ask("gpu=local-id,verbose", &step).ended(0, 2);
-    assert!(
-        kept.stderr.contains("does not hold: Slurm deals"),
-        "{}",
-        kept.stderr
-    );
+    let is_so = kept.stderr.contains("does not hold: Slurm deals");
+    assert!(is_so, "{}", kept.stderr);
     all(&kept.tasks, Task::is_own);
     bed.ask("gpu=local-id,strict", &step).failed();
     // a task that sees one GPU needs no promise
@@ -222,10 +218,8 @@ fn a_promise_that_slurm_contradicts_is_told_and_fails_only_who_is_strict(bed: &B
 fn an_admin_may_promise_it_by_default_and_a_user_take_it_back(bed: &Bed) {
     bed.plugin("default=closest,gpu=local-id");
     let step = srun("-n8 --exclusive --gres=gpu:8 -c4");
-    all(&bed.bare(8, &step), |task| {
-        task.ucx() == [ucx_of(task.local())]
-    });
-    all(&bed.with("gpu=visible", 8, &step), |task| {
-        task.ucx().len() != 1
-    });
+    let is_so = |task: &Task| task.ucx() == [ucx_of(task.local())];
+    all(&bed.bare(8, &step), is_so);
+    let is_so = |task: &Task| task.ucx().len() != 1;
+    all(&bed.with("gpu=visible", 8, &step), is_so);
 }

@@ -27,10 +27,8 @@ impl Deaf {
             .arg("-o")
             .args([&program, &source])
             .status();
-        assert!(
-            compiled.is_ok_and(|status| status.success()),
-            "`cc` of deaf.c"
-        );
+        let is_so = compiled.is_ok_and(|status| status.success());
+        assert!(is_so, "`cc` of deaf.c");
         let [place, log] = ["deaf-place", "deaf-log"].map(|name| bed.dir.join(name));
         fs::create_dir_all(&place)
             .and_then(|()| fs::write(&log, ""))
@@ -105,9 +103,8 @@ fn as_without(bed: &Bed, deaf: &Deaf, fault: &str, seconds: f64) -> String {
         assert_same(fault, &bare, &ran);
         let more = ran.took.as_secs_f64() - bare.took.as_secs_f64();
         assert!(more < seconds, "{fault}: {more} s more");
-        all(&ran.tasks, |task| {
-            task.lacks(&["NCCL_IB_HCA", "UCX_NET_DEVICES"])
-        });
+        let is_so = |task: &Task| task.lacks(&["NCCL_IB_HCA", "UCX_NET_DEVICES"]);
+        all(&ran.tasks, is_so);
         assert_the_node_becomes_idle(bed);
         assert_eq!(deaf.left(), [""; 0], "{fault}");
         said = ran.stderr;
@@ -164,10 +161,7 @@ fn a_step_that_execve_only_just_takes_is_taken_with_the_plugin(bed: &Bed) {
     bed.plugin("default=closest");
     let verbose = "--nic-placement=closest,verbose";
     let ran = step(near, verbose).ended(0, 0);
-    assert!(
-        ran.stderr.contains("no variable is set: no room"),
-        "{}",
-        ran.stderr
-    );
+    let is_so = ran.stderr.contains("no variable is set: no room");
+    assert!(is_so, "{}", ran.stderr);
     step(20_000, verbose).ended(0, 0).says(0, "no room");
 }

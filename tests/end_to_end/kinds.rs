@@ -285,10 +285,8 @@ fn tasks_are_placed_where_slurm_finds_the_gpus_itself(bed: &Bed) {
     println!("    AutoDetect, srun -n8 --gpus-per-task=1: {before:?} -> {after:?} of 8");
     assert_eq!(after[..2], [8, 8], "{with:?}");
     // where Slurm deals GPUs in order, no task can know which of its neighbours would make room for it
-    assert!(
-        after[2] >= before[2] && after[3] >= before[3],
-        "never poorer: {with:?}"
-    );
+    let is_so = after[2] >= before[2] && after[3] >= before[3];
+    assert!(is_so, "never poorer: {with:?}");
 }
 
 // ---- components ----
@@ -345,9 +343,8 @@ fn an_off_of_any_component_holds_for_all_and_the_last_words_else(bed: &Bed) {
         2,
         &components("no-env=NCCL_IB_HCA", "no-env=UCX_NET_DEVICES"),
     );
-    all(&tasks, |task| {
-        task.lacks(&["UCX_NET_DEVICES"]) && task.is_listed()
-    });
+    let is_so = |task: &Task| task.lacks(&["UCX_NET_DEVICES"]) && task.is_listed();
+    all(&tasks, is_so);
     bed.plugin("default=closest");
     assert_all(&bed.tasks(2, &components("", "off")), false);
 }
@@ -420,9 +417,8 @@ fn the_tasks_of_all_components_are_numbered_as_their_programs_number_them(bed: &
     bed.plugin("default=closest set=SITE_TASK={task_id}");
     let part = "-n2 --gpus-per-task=1 $report SLURM_PROCID SITE_TASK";
     let tasks = bed.tasks(4, &format!("srun -w n0 {part} : -w n1 {part}"));
-    all(&tasks, |task| {
-        task.env("SITE_TASK") == task.env("SLURM_PROCID")
-    });
+    let is_so = |task: &Task| task.env("SITE_TASK") == task.env("SLURM_PROCID");
+    all(&tasks, is_so);
     let numbers: BTreeSet<_> = tasks.iter().map(|task| task.env("SLURM_PROCID")).collect();
     assert_eq!(numbers, ["0", "1", "2", "3"].map(Some).into());
 }

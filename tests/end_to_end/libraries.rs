@@ -73,9 +73,8 @@ fn a_file_that_the_user_may_not_read_says_nothing(bed: &Bed) {
         has_lists,
     );
     // root may read it, and root's own task does
-    all(&bed.with("", 2, &format!("{command} {TWO}")), |task| {
-        task.lacks(&[NCCL])
-    });
+    let is_so = |task: &Task| task.lacks(&[NCCL]);
+    all(&bed.with("", 2, &format!("{command} {TWO}")), is_so);
 }
 
 fn a_pipe_as_configuration_file_does_not_hang_the_step(bed: &Bed) {
@@ -100,9 +99,8 @@ fn ucx_keeps_the_interfaces_of_its_node(bed: &Bed) {
     }
     let tasks = bed.with("", 2, &format!("UCX_TLS=rc,cuda {TWO}"));
     all(&tasks, |task| task.is_own() && task.interfaces().is_empty());
-    all(&bed.with("", 2, &format!("UCX_TLS=^ib {TWO}")), |task| {
-        task.lacks(&[UCX])
-    });
+    let is_so = |task: &Task| task.lacks(&[UCX]);
+    all(&bed.with("", 2, &format!("UCX_TLS=^ib {TWO}")), is_so);
 }
 
 fn what_ucx_reads_in_the_working_directory_stays(bed: &Bed) {
@@ -138,9 +136,8 @@ fn the_admins_default_chooses_and_the_user_overrules_it(bed: &Bed) {
     let overruled = format!("SLURM_NIC_PLACEMENT=env=default {TWO}");
     all(&bed.bare(2, TWO), |task| set(task) == [UCX]);
     all(&bed.bare(2, &overruled), |task| set(task) == [UCX, NCCL]);
-    all(&bed.with("env=nccl", 2, &overruled), |task| {
-        set(task) == [NCCL]
-    });
+    let is_so = |task: &Task| set(task) == [NCCL];
+    all(&bed.with("env=nccl", 2, &overruled), is_so);
 }
 
 fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
@@ -153,9 +150,8 @@ fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
         has == [Some(&*expected), Some("8"), Some(&*file)]
     });
     let tasks = bed.with("no-env=SITE_NODE", 2, &format!("SITE_NIC=mine {TWO}"));
-    all(&tasks, |task| {
-        task.env("SITE_NIC") == Some("mine") && task.lacks(&["SITE_NODE"])
-    });
+    let is_so = |task: &Task| task.env("SITE_NIC") == Some("mine") && task.lacks(&["SITE_NODE"]);
+    all(&tasks, is_so);
     // a task with two GPUs has no single NIC; a file that does not exist is not named
     bed.plugin("set=SITE_NIC={nic} set=SITE_FILE=/nowhere/{machine}.xml");
     let two = bed.with("", 2, &srun("-n2 --gpus-per-task=2"));

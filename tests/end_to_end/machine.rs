@@ -22,14 +22,10 @@ fn assert_nothing_is_set(bed: &Bed, node: &str, gpus: &str, reason: &str) {
         task.lacks(&["UCX_NET_DEVICES", "NCCL_IB_HCA"]) && task.gpus() == bare.gpus()
     });
     let ours = bed.ours(node);
-    assert!(
-        ours.iter().any(|line| line.contains(reason)),
-        "{reason}: {ours:#?}"
-    );
-    assert!(
-        ours.iter().all(|line| line.contains("debug: ")),
-        "{ours:#?}"
-    );
+    let is_so = ours.iter().any(|line| line.contains(reason));
+    assert!(is_so, "{reason}: {ours:#?}");
+    let is_so = ours.iter().all(|line| line.contains("debug: "));
+    assert!(is_so, "{ours:#?}");
 }
 
 fn a_captured_tree_gives_variables_but_moves_nothing(bed: &Bed) {
@@ -62,9 +58,8 @@ fn a_model_never_names_a_nic_that_the_node_lacks(bed: &Bed) {
     bed.plugin("machine=dgx-h100");
     let on = |node| bed.with("", 8, &EIGHT.replace("n0", node));
     all(&on("n0"), |task| task.ucx().len() == 1);
-    all(&on(NO_RDMA), |task| {
-        task.lacks(&["UCX_NET_DEVICES", "NCCL_IB_HCA"])
-    });
+    let is_so = |task: &Task| task.lacks(&["UCX_NET_DEVICES", "NCCL_IB_HCA"]);
+    all(&on(NO_RDMA), is_so);
     all(&on(LINK_DOWN), |task| task.ucx() != ["mlx5_4:1"]);
 }
 
@@ -97,12 +92,8 @@ fn the_reports_of_many_nodes_come_through_srun_and_are_compared(bed: &Bed) {
         let reports = format!("srun -K0 -l -w n0,n1 --ntasks-per-node=1 {tool} check --json");
         let ran = bed.run(&format!("{reports} | {tool} audit")).ended(0, 0);
         let is_so = ran.stdout.starts_with("2 nodes of 1 kind, 0 differ");
-        assert!(
-            is_so && ran.stderr.is_empty(),
-            "{}{}",
-            ran.stdout,
-            ran.stderr
-        );
+        let is_so = is_so && ran.stderr.is_empty();
+        assert!(is_so, "{}{}", ran.stdout, ran.stderr);
     }
     // two reports whose lines stand in turns, as srun may write them
     let alone = format!("srun -w n0 {tool} check --json > report");

@@ -235,7 +235,6 @@ fn in_a_container_without_rdma_devices_no_nic_is_named(bed: &Bed) {
         for node in *; do [ $node = infiniband ] || [ ! -c $node ] || { : > /dev/$node; \
         mount --bind $empty/$node /dev/$node; }; done";
     let tasks = contained(bed, hidden);
-    all(&tasks, |task| {
-        task.lacks(&["NCCL_IB_HCA", "UCX_NET_DEVICES"])
-    });
+    let is_so = |task: &Task| task.lacks(&["NCCL_IB_HCA", "UCX_NET_DEVICES"]);
+    all(&tasks, is_so);
 }

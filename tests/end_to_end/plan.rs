@@ -133,12 +133,8 @@ fn nodes_that_are_alike_agree_and_say_the_word_that_is_in_each_tasks_marker(bed:
     let is_so = ran
         .stdout
         .starts_with(&format!("2 nodes agree: {own}, 8 nvidia, rails mlx5_0:1 "));
-    assert!(
-        is_so && ran.stderr.is_empty(),
-        "{}{}",
-        ran.stdout,
-        ran.stderr
-    );
+    let is_so = is_so && ran.stderr.is_empty();
+    assert!(is_so, "{}{}", ran.stdout, ran.stderr);
     // another task of a node says the same as the first
     let two_each = command.replace("--ntasks-per-node=1", "--ntasks-per-node=2");
     assert_eq!(bed.run(&two_each).stdout, ran.stdout);
@@ -160,10 +156,8 @@ fn a_node_that_lost_a_nic_is_named_with_what_to_write_and_the_step_ends_with_4(b
     };
     let lost = block(LINK_DOWN);
     let is_named = lost[0].starts_with("    mlx5_4:1 is left out: its port");
-    assert!(
-        is_named && lost[1..] == ["    do   for this job: --exclude=n2"],
-        "{lost:?}"
-    );
+    let is_so = is_named && lost[1..] == ["    do   for this job: --exclude=n2"];
+    assert!(is_so, "{lost:?}");
     for (node, line) in [
         (NO_RDMA, "    it has 0 rails, theirs are 8"),
         (NO_GPUS, "    GPUs: none, theirs 8 nvidia"),
@@ -193,11 +187,8 @@ fn tasks_that_cannot_talk_to_each_other_say_which_word_srun_needs(bed: &Bed) {
     let ran = bed
         .run(&agree(bed, "n0,n1").replace("--mpi=pmi2", "--mpi=none"))
         .ended(1, 0);
-    assert!(
-        ran.stdout.is_empty() && ran.stderr.contains("`srun --mpi=pmi2`"),
-        "{}",
-        ran.stderr
-    );
+    let is_so = ran.stdout.is_empty() && ran.stderr.contains("`srun --mpi=pmi2`");
+    assert!(is_so, "{}", ran.stderr);
 }
 
 fn a_node_that_says_nothing_ends_the_others_after_the_time_that_was_given(bed: &Bed) {
@@ -208,10 +199,7 @@ fn a_node_that_says_nothing_ends_the_others_after_the_time_that_was_given(bed: &
         bed.tool()
     );
     let ran = bed.run(&silent).ended(1, 0);
-    assert!(
-        ran.stderr.contains("a node has said nothing"),
-        "{}",
-        ran.stderr
-    );
+    let is_so = ran.stderr.contains("a node has said nothing");
+    assert!(is_so, "{}", ran.stderr);
     assert!(ran.took.as_secs() < 20, "{:?}", ran.took);
 }

@@ -154,9 +154,8 @@ pub fn as_bound(pair: &Pair) {
 
 /// Its memory is preferred near its GPU.
 pub fn remembers(pair: &Pair) {
-    all(&pair.with, |task| {
-        task.prefers([numa_node_of(task.gpu())].into())
-    });
+    let is_so = |task: &Task| task.prefers([numa_node_of(task.gpu())].into());
+    all(&pair.with, is_so);
 }
 
 /// UCX chooses by itself.
@@ -176,11 +175,8 @@ pub fn near(pair: &Pair) {
 
 /// No task runs on a CPU that the step had not.
 pub fn inside(pair: &Pair) {
-    assert!(
-        cpus_of(&pair.with).is_subset(&cpus_of(&pair.bare)),
-        "{:?}",
-        pair.with
-    );
+    let is_so = cpus_of(&pair.with).is_subset(&cpus_of(&pair.bare));
+    assert!(is_so, "{:?}", pair.with);
 }
 
 pub fn cpus_of(tasks: &[Task]) -> Set {

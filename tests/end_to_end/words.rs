@@ -73,10 +73,8 @@ fn a_typo_fails_in_srun_before_anything_is_queued(bed: &Bed) {
         TWO.replace('@', "")
     ));
     let told = &typo.stderr;
-    assert!(
-        told.contains("`verbos`") && told.contains("SLURM_NIC_PLACEMENT"),
-        "{told}"
-    );
+    let is_so = told.contains("`verbos`") && told.contains("SLURM_NIC_PLACEMENT");
+    assert!(is_so, "{told}");
 }
 
 fn help_prints_the_words_and_queues_nothing(bed: &Bed) {
@@ -97,10 +95,8 @@ fn help_that_cannot_be_printed_runs_no_job(bed: &Bed) {
         let full = format!("{program} > /dev/full 2> said; code=$?; cat said; exit $code");
         let full = bed.run(&format!("rm -f ran; {full}")).ended(1, 0);
         let lines: Vec<&str> = full.stdout.lines().collect();
-        assert!(
-            lines.len() == 1 && lines[0].contains("cannot be printed"),
-            "{lines:?}"
-        );
+        let is_so = lines.len() == 1 && lines[0].contains("cannot be printed");
+        assert!(is_so, "{lines:?}");
         for reader in ["head -n 1", "true", "sleep 0.2"] {
             let closed = bed.run(&format!("{program} | {reader}")).ended(0, 0);
             assert_eq!(closed.stderr, "", "{program} | {reader}");
@@ -234,10 +230,8 @@ fn verbose_prints_a_row_for_each_task_and_its_reasons_and_nothing_else_changes(b
     assert_eq!(rows.len(), 16, "{rows:#?}");
     for column in ["gpu ", "nic ", "cpus ", "mem "] {
         let places: BTreeSet<_> = rows.iter().map(|row| row.find(column)).collect();
-        assert!(
-            places.len() == 1 && !places.contains(&None),
-            "{column}: {rows:#?}"
-        );
+        let is_so = places.len() == 1 && !places.contains(&None);
+        assert!(is_so, "{column}: {rows:#?}");
     }
     all(&verbose.tasks, |task| {
         let nic = format!("nic {}", task.ucx()[0]);
@@ -259,10 +253,8 @@ fn dry_run_prints_the_plan_and_changes_nothing(bed: &Bed) {
     let rows = rows_of(&dry);
     assert_eq!(rows.len(), 8, "{rows:#?}");
     for nic in ucx_of_all(0..8) {
-        assert!(
-            rows.iter().any(|row| row.contains(&format!("nic {nic} "))),
-            "{rows:#?}"
-        );
+        let is_so = rows.iter().any(|row| row.contains(&format!("nic {nic} ")));
+        assert!(is_so, "{rows:#?}");
     }
 }
 

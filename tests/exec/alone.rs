@@ -55,10 +55,8 @@ fn a_program_that_cannot_be_started_ends_as_in_a_shell() {
     for (program, status) in [("no-such-program", 127), ("/etc/passwd", 126), ("/", 126)] {
         let (code, _, said) = ended(&mut exec(&["--", program]));
         assert_eq!(code, Some(status), "{program}: {said}");
-        assert!(
-            said.contains(&format!("cannot start `{program}`: ")),
-            "{said}"
-        );
+        let is_so = said.contains(&format!("cannot start `{program}`: "));
+        assert!(is_so, "{said}");
     }
 }
 
@@ -136,10 +134,8 @@ fn a_strict_word_starts_nothing_where_the_placement_cannot_be_had() {
 fn words_in_the_variable_that_nobody_knows_cost_no_job() {
     let (code, _, said) = ended(exec(&["--", "true"]).env("SLURM_NIC_PLACEMENT", "closet"));
     assert_eq!(code, Some(0));
-    assert!(
-        said.contains("SLURM_NIC_PLACEMENT: unknown word `closet`"),
-        "{said}"
-    );
+    let is_so = said.contains("SLURM_NIC_PLACEMENT: unknown word `closet`");
+    assert!(is_so, "{said}");
 }
 
 /// A shell prepares something, and then becomes the program, by `exec` and without: it shows the same of itself.
@@ -225,10 +221,8 @@ fn another_machine_s_description_sets_variables_of_its_captured_tree_and_binds_n
     let file = file.to_str().unwrap();
     let (code, stdout, said) = ended(&mut third(&["verbose", "--topology", file], "3"));
     // UCX's list may have network interfaces too
-    assert!(
-        code == Some(0) && stdout.starts_with("mlx5_5:1"),
-        "{stdout}{said}"
-    );
+    let is_so = code == Some(0) && stdout.starts_with("mlx5_5:1");
+    assert!(is_so, "{stdout}{said}");
     for told in [
         "CPUs: the topology is not this system's",
         "`local rank 3` means by convention number 3 of the 8 that it sees",
@@ -255,10 +249,8 @@ fn away_from_the_machine_five_lines_tell_what_it_would_do_there_and_the_program_
     let (code, ..) = ended(&mut third(&["strict", "--machine", "dgx-h100"], "3"));
     assert_eq!(code, Some(125));
     let (_, _, said) = ended(&mut third(&there, "8"));
-    assert!(
-        said.contains("`local rank 8` is not below size 8: ignored"),
-        "{said}"
-    );
+    let is_so = said.contains("`local rank 8` is not below size 8: ignored");
+    assert!(is_so, "{said}");
 }
 
 #[test]

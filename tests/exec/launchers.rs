@@ -103,10 +103,8 @@ fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
             && has_its_nic(after)
     });
     let said = node.said(&[], &format!("{bound} nic-placement exec verbose -- true"));
-    assert!(
-        said.contains("CPUs: `mpirun.openmpi` bound it (`mpirun --bind-to none`"),
-        "{said}"
-    );
+    let is_so = said.contains("CPUs: `mpirun.openmpi` bound it (`mpirun --bind-to none`");
+    assert!(is_so, "{said}");
 }
 
 /// A launcher that tests/exec/install.sh got from PyPI, as its command; says so if it is not there.

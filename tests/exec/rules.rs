@@ -80,10 +80,8 @@ fn a_program_that_binds_itself_keeps_its_cpus_and_one_with_a_map_of_its_own_gets
         assert_eq!(tasks[7].ucx(), ["mlx5_11:1"], "`{words}`");
     }
     let mapped = &as_program("", "sglang serve --disaggregation-ib-device mlx5_0")[7];
-    assert!(
-        mapped.word("cpus") == NEAR[1] && mapped.lacks(&["UCX_NET_DEVICES"]),
-        "{mapped:?}"
-    );
+    let is_so = mapped.word("cpus") == NEAR[1] && mapped.lacks(&["UCX_NET_DEVICES"]);
+    assert!(is_so, "{mapped:?}");
 }
 
 /// mpirun, as Hydra's `-gpus-per-proc` and PRRTE's `--map-by device=gpu`, gives each a list of its own, and then a wrapper says
@@ -116,9 +114,8 @@ fn processes_whose_launcher_tells_no_count_divide_nothing_unless_slurm_counts_th
     };
     // each may be alone
     for words in ["bind=core,omp=on", ""] {
-        all(&uncounted("", words), |task| {
-            task.word("cpus") == ALL && task.lacks(&["OMP_NUM_THREADS"])
-        });
+        let is_so = |task: &Task| task.word("cpus") == ALL && task.lacks(&["OMP_NUM_THREADS"]);
+        all(&uncounted("", words), is_so);
     }
     let slurm = "export SLURM_LOCALID=$n SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8;";
     let counted = launched(node, 8, "", "bind=core");
@@ -163,9 +160,8 @@ fn processes_that_share_one_gpu_keep_their_cpus_where_those_beside_it_are_too_fe
     for (words, own) in [("", ALL), ("bind=numa", NEAR[1])] {
         let line = node.launched(8, "", words);
         let tasks = node.reports(&[("CUDA_VISIBLE_DEVICES", "7")], &line);
-        all(&tasks, |task| {
-            task.ucx() == ["mlx5_11:1"] && task.word("cpus") == own
-        });
+        let is_so = |task: &Task| task.ucx() == ["mlx5_11:1"] && task.word("cpus") == own;
+        all(&tasks, is_so);
     }
 }
 
@@ -203,10 +199,8 @@ fn what_bound_a_process_before_stays_and_a_strict_word_judges_it() {
 fn without_a_count_of_processes_nobody_is_narrowed() {
     let Some(node) = node() else { return };
     let task = node.one("LOCAL_RANK=5", "");
-    assert!(
-        task.ucx() == ["mlx5_9:1"] && task.word("cpus") == ALL,
-        "{task:?}"
-    );
+    let is_so = task.ucx() == ["mlx5_9:1"] && task.word("cpus") == ALL;
+    assert!(is_so, "{task:?}");
 }
 
 #[test]
@@ -220,10 +214,8 @@ fn the_users_own_variables_stay_and_the_report_says_so() {
     );
     let line = node.launched(2, "", "verbose");
     let said = node.said(&variables, &line);
-    assert!(
-        said.contains("UCX_NET_DEVICES: the user's own value stays"),
-        "{said}"
-    );
+    let is_so = said.contains("UCX_NET_DEVICES: the user's own value stays");
+    assert!(is_so, "{said}");
     // judged once, in the node's first process, with the program's words
     let wrong = "it admits `mlx5_1:1`, which is left out here";
     assert_eq!(said.matches(wrong).count(), 1, "{said}");
@@ -240,17 +232,15 @@ fn the_words_are_those_of_the_option() {
     let Some(node) = node() else { return };
     let tasks = |size, words| launched(node, size, "", words);
     all(&tasks(2, "nics-per-task=2"), |task| task.ucx().len() == 2);
-    all(&tasks(8, "bind=none"), |task| {
-        (task.word("cpus"), task.mem()) == (ALL, "default")
-    });
+    let is_so = |task: &Task| (task.word("cpus"), task.mem()) == (ALL, "default");
+    all(&tasks(8, "bind=none"), is_so);
     assert_eq!(tasks(8, "mem=strict")[7].mem(), "bind:1");
     assert_eq!(tasks(8, "omp=on")[7].word("OMP_NUM_THREADS"), "14");
     let cores = tasks(8, "bind=core");
     all(&cores, |task| task.cpus().len() == 28);
     assert_each_has_its_own(&cores);
-    all(&tasks(2, "env=none"), |task| {
-        task.lacks(&["UCX_NET_DEVICES"])
-    });
+    let is_so = |task: &Task| task.lacks(&["UCX_NET_DEVICES"]);
+    all(&tasks(2, "env=none"), is_so);
     all(&tasks(2, "dry-run"), |task| {
         task.word("cpus") == ALL && task.lacks(&["UCX_NET_DEVICES", "NIC_PLACEMENT"])
     });

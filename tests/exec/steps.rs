@@ -29,10 +29,8 @@ fn in_a_placed_step_each_process_takes_its_own_of_what_the_task_has() {
     let mems = (0..8).map(|n| format!("preferred-many:{}", n / 4));
     assert!(tasks.iter().map(Task::mem).eq(mems), "{tasks:?}");
     let task = &tasks[5];
-    assert!(
-        task.ucx() == ["mlx5_9:1"] && task.word("cpus") == NEAR[1],
-        "{task:?}"
-    );
+    let is_so = task.ucx() == ["mlx5_9:1"] && task.word("cpus") == NEAR[1];
+    assert!(is_so, "{task:?}");
     assert_eq!(task.word("NCCL_IB_HCA"), whole.word("NCCL_IB_HCA"));
     assert!(
         task.word("NIC_PLACEMENT")
@@ -101,10 +99,8 @@ fn the_admins_arguments_hold() {
     };
     let task = worker("", "exclude=mlx5_0 set=NVSHMEM_HCA_LIST={rails}");
     let excludes = task.ucx() != ["mlx5_0:1"] && !task.word("NCCL_IB_HCA").contains("mlx5_0:");
-    assert!(
-        excludes && task.word("NVSHMEM_HCA_LIST").starts_with("mlx5_3:1,"),
-        "{task:?}"
-    );
+    let is_so = excludes && task.word("NVSHMEM_HCA_LIST").starts_with("mlx5_3:1,");
+    assert!(is_so, "{task:?}");
     for (variables, arguments, count) in [
         ("", "default=nics-per-task=2", 2),
         // there is no job
@@ -191,10 +187,8 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
         ),
     ] {
         let task = node.one(&format!("{SLURM} {bound}"), "");
-        assert!(
-            task.ucx() == ["mlx5_9:1"] && task.word("cpus") == cpus,
-            "{bound}: {task:?}"
-        );
+        let is_so = task.ucx() == ["mlx5_9:1"] && task.word("cpus") == cpus;
+        assert!(is_so, "{bound}: {task:?}");
     }
 }
 

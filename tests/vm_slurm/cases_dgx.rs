@@ -80,10 +80,8 @@ pub const CASES: &[Case] = cases![
 pub fn assert_dealt(guest: &Guest, tasks: &[Task], with_22_05: usize, with_24_11: usize) {
     let (release, far) = (guest.answer("release"), guest.far(tasks));
     let is = |number, expected| !release.contains(number) || far == expected;
-    assert!(
-        is("22.05", with_22_05) && is("24.11", with_24_11),
-        "{far}: {release}"
-    );
+    let is_so = is("22.05", with_22_05) && is("24.11", with_24_11);
+    assert!(is_so, "{far}: {release}");
 }
 
 fn a_device_cgroup_leaves_each_task_one_gpu_and_slurm_renumbers_it_to_0(guest: &Guest) {
@@ -103,12 +101,10 @@ fn a_device_cgroup_leaves_each_task_one_gpu_and_slurm_renumbers_it_to_0(guest: &
 }
 
 fn slurms_own_numbers_are_those_of_the_first_gpu_in_every_task(guest: &Guest) {
-    all(&guest.tasks("bare", 8), |task| {
-        task.env("SLURM_STEP_GPUS") == Some("0")
-    });
-    all(&guest.tasks("pairs.bare", 4), |task| {
-        task.env("SLURM_STEP_GPUS") == Some("0,1")
-    });
+    let is_so = |task: &Task| task.env("SLURM_STEP_GPUS") == Some("0");
+    all(&guest.tasks("bare", 8), is_so);
+    let is_so = |task: &Task| task.env("SLURM_STEP_GPUS") == Some("0,1");
+    all(&guest.tasks("pairs.bare", 4), is_so);
 }
 
 fn without_the_flag_tasks_and_their_pages_are_where_slurm_happens_to_deal_them(guest: &Guest) {
@@ -192,9 +188,8 @@ fn each_task_gets_the_nic_beside_the_gpu_that_it_may_open(guest: &Guest) {
         .iter()
         .filter(|gpu| guest.nearest_nics(gpu).len() == 1);
     assert_eq!(own.count(), 7);
-    all(&guest.tasks("placed", 8), |task| {
-        guest.has_nearest_nics(task) && task.ucx().len() == 1
-    });
+    let is_so = |task: &Task| guest.has_nearest_nics(task) && task.ucx().len() == 1;
+    all(&guest.tasks("placed", 8), is_so);
 }
 
 fn with_two_gpus_a_task_gets_the_nics_beside_both(guest: &Guest) {
@@ -237,22 +232,19 @@ fn an_explicit_mem_bind_stays_and_pages_follow_it(guest: &Guest) {
 fn a_task_with_all_gpus_keeps_its_cpus_and_never_prefers_the_node_without_cpus(guest: &Guest) {
     let placed = guest.tasks("all.placed", 1);
     // nothing keeps it from node 2
-    all(&placed, |task| {
-        task.word("mems") == "0-2" && task.mem() == "preferred-many:0-1"
-    });
+    let is_so = |task: &Task| task.word("mems") == "0-2" && task.mem() == "preferred-many:0-1";
+    all(&placed, is_so);
     let bare = guest.tasks("all.bare", 1);
-    all(&[bare, placed.clone()].concat(), |task| {
-        task.word("cpus") == "0-7"
-    });
+    let is_so = |task: &Task| task.word("cpus") == "0-7";
+    all(&[bare, placed.clone()].concat(), is_so);
     for tasks in [
         guest.tasks("placed", 8),
         guest.tasks("pairs.placed", 4),
         guest.tasks("cpu-bind.placed", 8),
         placed,
     ] {
-        all(&tasks, |task| {
-            !task.policy().1.contains(&2) && !task.pages().contains_key(&2)
-        });
+        let is_so = |task: &Task| !task.policy().1.contains(&2) && !task.pages().contains_key(&2);
+        all(&tasks, is_so);
     }
 }
 
@@ -270,10 +262,8 @@ fn two_jobs_side_by_side_get_gpus_nics_and_cpus_of_their_own(guest: &Guest) {
     let job = |task: &Task| task.word("SLURM_JOB_ID").to_string();
     let first = job(&tasks[0]);
     let (one, other): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| job(task) == first);
-    assert!(
-        BTreeSet::from([one.len(), other.len()]) == [3, 4].into(),
-        "{tasks:?}"
-    );
+    let is_so = BTreeSet::from([one.len(), other.len()]) == [3, 4].into();
+    assert!(is_so, "{tasks:?}");
     let [one, other] =
         [one, other].map(|job| job.iter().flat_map(|task| task.cpus()).collect::<Set>());
     assert!(one.is_disjoint(&other), "{one:?} and {other:?}");
@@ -305,9 +295,8 @@ fn memory_that_a_cpuset_withholds_is_reported_and_costs_no_job(guest: &Guest) {
 }
 
 fn memory_that_a_cpuset_withholds_in_part_is_noticed_though_the_kernel_says_nothing(guest: &Guest) {
-    all(&guest.tasks("cpuset.all", 1), |task| {
-        (task.word("mems"), task.mem()) == ("0", "preferred-many:0")
-    });
+    let is_so = |task: &Task| (task.word("mems"), task.mem()) == ("0", "preferred-many:0");
+    all(&guest.tasks("cpuset.all", 1), is_so);
     let said = guest.answer("cpuset.all.stderr");
     assert!(said.contains("of NUMA nodes 0-1 only 0 are"), "{said}");
 }

@@ -54,9 +54,8 @@ fn without_the_flag_tasks_and_pages_are_on_other_numa_nodes_than_their_gpu(guest
 fn with_the_flag_each_task_and_all_its_pages_are_on_one_of_four_numa_nodes(guest: &Guest) {
     for step in ["placed", "block.placed"] {
         // preferred, not fenced
-        all(&guest.tasks(step, 4), |task| {
-            guest.is_near(task) && task.word("mems") == "0-3"
-        });
+        let is_so = |task: &Task| guest.is_near(task) && task.word("mems") == "0-3";
+        all(&guest.tasks(step, 4), is_so);
     }
 }
 
