@@ -88,10 +88,8 @@ fn the_guests_are_the_machines_that_their_descriptions_ask_for() {
             _ => (vec!["0-3", "4-7", ""], [8, 10, 0]),
         };
         let cpus: Vec<String> = cpus.collect();
-        assert_eq!(
-            (cpus.iter().map(String::as_str).collect(), counts),
-            expected
-        );
+        let found = (cpus.iter().map(String::as_str).collect(), counts);
+        assert_eq!(found, expected);
         // the DMI's product name
         assert_eq!(topology.name, format!("guest-{}", guest.name));
     }
@@ -149,12 +147,8 @@ fn gpus_and_rdma_nics_are_those_that_lstopo_finds() {
             names.map(|name| (name.clone(), address.clone()))
         });
         let theirs: BTreeMap<String, String> = theirs.collect();
-        assert_eq!(
-            with_function.collect::<BTreeMap<_, _>>(),
-            theirs,
-            "{}",
-            guest.name
-        );
+        let found = with_function.collect::<BTreeMap<_, _>>();
+        assert_eq!(found, theirs, "{}", guest.name);
     }
 }
 
@@ -261,14 +255,8 @@ fn each_process_of_a_launcher_runs_beside_its_gpu_with_exec_and_anywhere_without
     for guest in guests() {
         let topology = guest.topology();
         let shown = guest.answers.join("show.json");
-        let plan = here(&[
-            "plan",
-            "--json",
-            "--gpus-per-task",
-            "1",
-            "--topology",
-            text(&shown),
-        ]);
+        let one_each = ["plan", "--json", "--gpus-per-task", "1"];
+        let plan = here(&[&one_each[..], &["--topology", text(&shown)]].concat());
         let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
         let node_of = |rank: usize| topology.numa_node_of(topology.gpus[rank].address).unwrap();
         let all_cpus = topology.cpus();
@@ -292,19 +280,11 @@ fn each_process_of_a_launcher_runs_beside_its_gpu_with_exec_and_anywhere_without
         let ranks = 0..topology.gpus.len();
         let said = guest.answer("exec.said");
         let all: BTreeMap<_, _> = ranks.clone().map(expected).collect();
-        assert_eq!(
-            told(&guest.answer("exec.with")),
-            all,
-            "{}: {said}",
-            guest.name
-        );
+        let found = told(&guest.answer("exec.with"));
+        assert_eq!(found, all, "{}: {said}", guest.name);
         let anywhere = format!("cpus={all_cpus} policy=default nic=- list=-");
         let without = ranks.map(|rank| (rank, anywhere.clone())).collect();
-        assert_eq!(
-            told(&guest.answer("exec.without")),
-            without,
-            "{}",
-            guest.name
-        );
+        let found = told(&guest.answer("exec.without"));
+        assert_eq!(found, without, "{}", guest.name);
     }
 }

@@ -245,11 +245,8 @@ fn without_the_packages_tasks_run_where_slurm_deals_them_and_no_nic_is_named() {
         assert_as_without(&tasks, &tasks);
     }
     let tasks = guest.tasks("placed.bare", 4);
-    assert_eq!(
-        (guest.far(&tasks), guest.with_far_pages(&tasks)),
-        (2, 2),
-        "{tasks:?}"
-    );
+    let found = (guest.far(&tasks), guest.with_far_pages(&tasks));
+    assert_eq!(found, (2, 2), "{tasks:?}");
 }
 
 #[test]

@@ -59,12 +59,8 @@ impl Ran {
     /// It ended so, and so many tasks reported.
     #[track_caller]
     pub fn ended(self, code: i32, tasks: usize) -> Ran {
-        assert_eq!(
-            (self.code, self.tasks.len()),
-            (code, tasks),
-            "{}",
-            self.stderr
-        );
+        let found = (self.code, self.tasks.len());
+        assert_eq!(found, (code, tasks), "{}", self.stderr);
         self
     }
 
@@ -77,12 +73,8 @@ impl Ran {
     /// Its user was told so, so many times.
     #[track_caller]
     pub fn says(self, times: usize, text: &str) -> Ran {
-        assert_eq!(
-            self.stderr.matches(text).count(),
-            times,
-            "{text}: {}",
-            self.stderr
-        );
+        let found = self.stderr.matches(text).count();
+        assert_eq!(found, times, "{text}: {}", self.stderr);
         self
     }
 

@@ -96,8 +96,6 @@ fn the_figures_of_both_sides_are_there_and_what_is_missing_is_named(nodes: &Node
         assert!(most.is_some_and(|most| *most > 1_000_000), "{effect:?}");
     }
     assert_eq!(effect("copies to").figures["near"].len(), 2, "{report:?}");
-    assert_eq!(
-        effect("osu_bw").not_tried.as_deref(),
-        Some("no `osu_bw` here")
-    );
+    let found = effect("osu_bw").not_tried.as_deref();
+    assert_eq!(found, Some("no `osu_bw` here"));
 }

@@ -84,11 +84,8 @@ fn nics(task: &TaskVerdict) -> Vec<&str> {
 #[track_caller]
 fn judged(nodes: &Nodes, name: &str, verdict: Verdict, used: &[&str]) -> TaskVerdict {
     let task = task(nodes, name);
-    assert_eq!(
-        (task.verdict, &*nics(&task)),
-        (verdict, used),
-        "{name}: {task:?}"
-    );
+    let found = (task.verdict, &*nics(&task));
+    assert_eq!(found, (verdict, used), "{name}: {task:?}");
     task
 }
 
@@ -136,11 +133,8 @@ fn a_program_that_opens_all_nics_and_connects_none_uses_none(nodes: &Nodes) {
 
 fn a_thousand_queue_pairs_are_counted_in_seconds(nodes: &Nodes) {
     let task = task(nodes, "verify.many");
-    assert_eq!(
-        (task.verdict, task.used[0].count),
-        (Verdict::AsPlanned, 1000),
-        "{task:?}"
-    );
+    let found = (task.verdict, task.used[0].count);
+    assert_eq!(found, (Verdict::AsPlanned, 1000), "{task:?}");
     let answer = nodes.answer("verify.many");
     let took = answer
         .lines()

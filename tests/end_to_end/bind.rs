@@ -295,10 +295,8 @@ fn bind_core_beside_another_job_stays_inside_the_rest(bed: &Bed) {
     // one of its GPUs is on the first socket and four are on the second
     let command = while_another_job_has_gpus(3, &srun("-n5 -c28 --gpus-per-task=1"));
     let (bare, placed) = bed.both("bind=core", 5, &command);
-    assert_eq!(
-        placed.iter().map(Task::gpu).collect::<Set>(),
-        (3..8).collect()
-    );
+    let found = placed.iter().map(Task::gpu).collect::<Set>();
+    assert_eq!(found, (3..8).collect());
     let is_so = cpus_of(&placed).is_subset(&cpus_of(&bare));
     assert!(is_so, "CPUs of the other job");
     assert_cores_of_their_own(&placed);

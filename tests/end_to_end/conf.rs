@@ -130,12 +130,8 @@ fn the_switch_holds_for_the_next_step_and_its_user_is_told_once(bed: &Bed) {
         .run(&bed.batch("--nic-placement", "srun $report 2>&1\n"))
         .ended(0, 2);
     all(&batch.tasks, Task::is_untouched);
-    assert_eq!(
-        batch.stdout.matches("nic-placement: ").count(),
-        1,
-        "{}",
-        batch.stdout
-    );
+    let found = batch.stdout.matches("nic-placement: ").count();
+    assert_eq!(found, 1, "{}", batch.stdout);
     fs::remove_file(&switch).expect("the switch");
     assert_asked(bed, words);
 }
@@ -203,9 +199,6 @@ fn a_file_that_others_may_write_places_nobody_and_no_job_fails(bed: &Bed) {
     // Slurm writes no task's line there too: once for the step
     let mut lines = bed.ours("n0");
     lines.retain(|line| line.contains("placement.conf` can be written by others"));
-    assert_eq!(
-        lines.iter().filter(|line| line.contains("error")).count(),
-        1,
-        "{lines:#?}"
-    );
+    let found = lines.iter().filter(|line| line.contains("error")).count();
+    assert_eq!(found, 1, "{lines:#?}");
 }

@@ -107,10 +107,8 @@ fn a_nic_that_the_user_may_not_open_is_left_out_for_the_whole_job(bed: &Bed) {
     on_n0(bed, "chmod 666 /dev/infiniband/uverbs0");
     assert_mlx5_0_is_replaced(&of_nobody);
     // once for the node, not for each task
-    assert_eq!(
-        bed.logged("n0", "user may not open `/dev/infiniband/uverbs0`"),
-        1
-    );
+    let found = bed.logged("n0", "user may not open `/dev/infiniband/uverbs0`");
+    assert_eq!(found, 1);
     all(&of_root, Task::is_own);
 }
 
@@ -224,10 +222,8 @@ fn a_nic_that_a_container_does_not_show_is_replaced(bed: &Bed) {
         mount --bind $all/$node /dev/infiniband/$node; }; done";
     assert_mlx5_0_is_replaced(&contained(bed, shown));
     // once for the node
-    assert_eq!(
-        bed.logged("n0", "`/dev/infiniband/uverbs0` in the task's container"),
-        1
-    );
+    let found = bed.logged("n0", "`/dev/infiniband/uverbs0` in the task's container");
+    assert_eq!(found, 1);
 }
 
 fn in_a_container_without_rdma_devices_no_nic_is_named(bed: &Bed) {

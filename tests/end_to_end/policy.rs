@@ -28,10 +28,8 @@ fn with_a_broken_rail_the_other_gpus_keep_theirs_and_the_node_beside_it_is_as_ev
                 && task.env("NCCL_IB_HCA") == Some(&*list)
         });
     }
-    assert_ne!(
-        bed.logged(LINK_DOWN, "`mlx5_4` is not used: its port is down"),
-        0
-    );
+    let found = bed.logged(LINK_DOWN, "`mlx5_4` is not used: its port is down");
+    assert_ne!(found, 0);
     assert_eq!(bed.logged("n0", "`mlx5_4` is not used"), 0);
 }
 
@@ -78,10 +76,8 @@ fn a_far_nic_of_the_users_own_stays_and_no_strict_word_judges_a_nic_beside_it(be
 
 fn a_task_on_one_numa_node_passes_single_numa_node_and_one_on_two_fails(bed: &Bed) {
     let step = |gpus: &str| srun(&format!("-n1 -c4 --gres=gpu:{gpus}"));
-    assert_eq!(
-        bed.with("single-numa-node", 1, &step("2"))[0].gpus(),
-        [0, 1]
-    );
+    let found = bed.with("single-numa-node", 1, &step("2"))[0].gpus();
+    assert_eq!(found, [0, 1]);
     let two = bed.ask("single-numa-node", &step("8")).failed();
     two.says(1, "GPUs are on NUMA nodes 0-1");
 }

@@ -101,11 +101,8 @@ fn help_that_cannot_be_printed_runs_no_job(bed: &Bed) {
             let closed = bed.run(&format!("{program} | {reader}")).ended(0, 0);
             assert_eq!(closed.stderr, "", "{program} | {reader}");
         }
-        assert_eq!(
-            bed.run("sleep 0.3; ls ran 2> /dev/null").stdout,
-            "",
-            "{program}"
-        );
+        let found = bed.run("sleep 0.3; ls ran 2> /dev/null").stdout;
+        assert_eq!(found, "", "{program}");
     }
 }
 
@@ -264,12 +261,8 @@ fn strict_ends_a_task_that_cannot_be_placed_and_says_why(bed: &Bed) {
     let strict = bed.ask("strict", &command).failed();
     let told = strict.told();
     let told = told.iter().filter(|line| line.contains("strict"));
-    assert_eq!(
-        (strict.tasks.len(), told.count()),
-        (0, 2),
-        "{}",
-        strict.stderr
-    );
+    let found = (strict.tasks.len(), told.count());
+    assert_eq!(found, (0, 2), "{}", strict.stderr);
 }
 
 fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {

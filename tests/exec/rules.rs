@@ -19,10 +19,8 @@ fn far_first() -> Vec<&'static str> {
 fn fewer_processes_than_gpus_take_the_first_ones() {
     let Some(node) = node() else { return };
     let tasks = launched(node, 4, "", "");
-    assert_eq!(
-        nics(&tasks),
-        ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]
-    );
+    let found = nics(&tasks);
+    assert_eq!(found, ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
     // the near half holds two quarters of the node
     assert_eq!(cpus(&tasks), [NEAR[0], NEAR[0], ALL, ALL]);
 }
@@ -32,10 +30,8 @@ fn more_processes_than_gpus_have_the_nics_of_all_and_one_line_says_so() {
     let Some(node) = node() else { return };
     let variables = [("CUDA_VISIBLE_DEVICES", "4,5")];
     let line = node.launched(4, "", "");
-    assert_eq!(
-        nics(&node.reports(&variables, &line)),
-        ["mlx5_6:1,mlx5_9:1"; 4]
-    );
+    let found = nics(&node.reports(&variables, &line));
+    assert_eq!(found, ["mlx5_6:1,mlx5_9:1"; 4]);
     let said = node.said(&variables, &line);
     let is_so = said.contains("4 processes share the 2 GPUs");
     assert!(said.lines().count() == 1 && is_so, "{said}");

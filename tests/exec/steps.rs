@@ -109,11 +109,8 @@ fn the_admins_arguments_hold() {
         // as for an srun of this job that asks
         ("SLURM_JOB_ID=7", "default=all rollout=0%", 1),
     ] {
-        assert_eq!(
-            worker(variables, arguments).ucx().len(),
-            count,
-            "{arguments}"
-        );
+        let found = worker(variables, arguments).ucx().len();
+        assert_eq!(found, count, "{arguments}");
     }
 }
 
@@ -226,26 +223,16 @@ fn where_the_admin_has_switched_all_off_the_program_runs_without_and_its_user_is
     let Some(_) = harness::host() else { return };
     let file = plugstack("exec-off", "disable default=closest");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    command.args([
-        "exec",
-        "--plugstack",
-        &file,
-        "--machine",
-        "dgx-h100",
-        "strict",
-        "--",
-    ]);
+    command.args(["exec", "--plugstack", &file, "strict"]);
+    command.args(["--machine", "dgx-h100", "--"]);
     command.args(["sh", "-c", "echo nics ${UCX_NET_DEVICES-none}"]);
     let ran = command
         .env_remove("UCX_NET_DEVICES")
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(
-        (ran.status.code(), &*ran.stdout),
-        (Some(0), &b"nics none\n"[..]),
-        "{said}"
-    );
+    let found = (ran.status.code(), &*ran.stdout);
+    assert_eq!(found, (Some(0), &b"nics none\n"[..]), "{said}");
     let is_told = said.contains("runs without placement: disabled by `disable`");
     assert!(said.lines().count() == 1 && is_told, "{said}");
 }

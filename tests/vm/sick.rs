@@ -93,12 +93,9 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
     // the watcher, on real rtnetlink
     assert!(said.contains("link: in the file after "), "{said}");
     assert_eq!(node("before-link.cache").links["eth0"], "unknown");
-    assert_eq!(
-        node("after-link.cache").links["eth0"],
-        "down",
-        "{}",
-        file("watch.out")
-    );
+    let after = node("after-link.cache");
+    let found = &after.links["eth0"];
+    assert_eq!(found, "down", "{}", file("watch.out"));
     let told = "port 1: the link of `eth0` is down";
     has("step-link-lost.out", told);
     assert!(!file("step-after-link.out").contains(told));

@@ -15,11 +15,8 @@ static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 fn assert_told(guest: &str, text: &str, is_told: bool) {
     let told = TOLD.lock().unwrap();
     let mut of = told.iter().filter(|line| line.contains(guest));
-    assert_eq!(
-        of.any(|line| line.contains(text)),
-        is_told,
-        "{guest}: {told:#?}"
-    );
+    let found = of.any(|line| line.contains(text));
+    assert_eq!(found, is_told, "{guest}: {told:#?}");
 }
 
 fn watch(boot: &str, silent: Duration) -> Watch {

@@ -161,10 +161,8 @@ fn pages_come_from_the_preferred_node_also_for_a_program_that_runs_on_another() 
     assert_eq!(touched(4).node_of_its_pages(), Some(0));
     sys::prefer_memory(&nodes("1"), Balancing::Not).unwrap();
     let said = touched(4);
-    assert_eq!(
-        (said.mem(), said.node_of_its_pages()),
-        ("preferred-many:1", Some(1))
-    );
+    let found = (said.mem(), said.node_of_its_pages());
+    assert_eq!(found, ("preferred-many:1", Some(1)));
 }
 
 fn preferring_several_nodes_takes_the_nearest_of_them() {

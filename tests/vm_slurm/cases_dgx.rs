@@ -279,10 +279,8 @@ fn is_withheld(guest: &Guest, task: &Task) -> bool {
 
 fn memory_that_a_cpuset_withholds_is_reported_and_costs_no_job(guest: &Guest) {
     let tasks = guest.tasks("cpuset", 8);
-    assert_eq!(
-        tasks.iter().filter(|task| is_withheld(guest, task)).count(),
-        4
-    );
+    let found = tasks.iter().filter(|task| is_withheld(guest, task)).count();
+    assert_eq!(found, 4);
     all(&tasks, |task| {
         let policy = ["preferred-many:0", "default"][usize::from(is_withheld(guest, task))];
         (task.word("mems"), task.mem(), task.node_of_its_pages()) == ("0", policy, Some(0))
