@@ -13,12 +13,12 @@ pub const CASES: &[Case] = cases![
     pyxis_before_us_is_not_talked_about,
 ];
 
-pub const CASES_CONTAINED: &[Case] = cases![
+pub const CONTAINED: &[Case] = cases![
     a_job_in_a_mount_namespace_of_its_own_is_placed_by_the_gpus_that_it_may_open,
     the_step_that_keeps_the_jobs_namespace_is_left_alone,
 ];
 
-pub const CASES_OF_CONTAINERS: &[Case] = cases![
+pub const OF_CONTAINERS: &[Case] = cases![
     tasks_in_a_bundle_have_the_variables_of_their_gpus,
     a_runtime_plugin_gets_what_was_set_and_what_it_changes_afterwards_counts,
 ];

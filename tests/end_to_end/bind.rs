@@ -45,7 +45,7 @@ pub const CASES: &[Case] = cases![
     tasks_without_gpus_are_dealt_to_the_sockets_where_the_user_asked,
 ];
 
-pub const CASES_OF_FOUR_NODES: &[Case] = cases![every_task_is_on_its_gpus_socket];
+pub const OF_FOUR_NODES: &[Case] = cases![every_task_is_on_its_gpus_socket];
 
 const DEALT: &str = "srun -w n0 -n8 -c28 --gpus-per-task=1 @ $report";
 

@@ -13,7 +13,7 @@ pub const CASES: &[Case] = cases![
     a_file_that_others_may_write_places_nobody_and_no_job_fails,
 ];
 
-pub const CASES_OF_CONFIGLESS_NODES: &[Case] =
+pub const OF_CONFIGLESS_NODES: &[Case] =
     cases![where_slurm_sends_the_line_one_scontrol_reconfigure_switches_all_nodes_off_and_on];
 
 /// The step on another node.

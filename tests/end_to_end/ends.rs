@@ -12,7 +12,7 @@ pub const CASES: &[Case] = cases![
     a_node_file_that_is_broken_replaced_or_of_another_time_harms_no_job,
 ];
 
-pub const CASES_WITH_LITTLE_MEMORY: &[Case] = cases![
+pub const WITH_LITTLE_MEMORY: &[Case] = cases![
     a_program_that_takes_too_much_memory_ends_as_without_the_plugin,
     a_hook_that_takes_the_jobs_memory_ends_its_task_and_nothing_else,
 ];

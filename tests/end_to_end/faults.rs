@@ -29,7 +29,7 @@ pub const CASES: &[Case] = cases![
     a_nic_that_vanishes_before_the_tasks_start_is_given_to_none,
 ];
 
-pub const CASES_WITH_A_PROLOG_PLUGIN: &[Case] =
+pub const WITH_A_PROLOG_PLUGIN: &[Case] =
     cases![the_log_would_show_such_a_process_if_there_were_one];
 
 /// A step of two tasks that ends with 3.

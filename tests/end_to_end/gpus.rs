@@ -74,7 +74,7 @@ pub const ROWS_WITH_CGROUPS: &[Case] = rows! {
     with_constrained_devices_a_task_without_gpus_is_left_to_ucx: 2 "-n2" => is(|task| task.open().is_empty()), unset;
 };
 
-pub const CASES_WITH_CGROUPS: &[Case] = cases![
+pub const WITH_CGROUPS: &[Case] = cases![
     with_constrained_devices_a_second_job_gets_the_nics_of_its_own_gpus,
     with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_their_local_ids,
 ];

@@ -31,12 +31,12 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// Slurm's own step of a job starts steps, and forwards a display.
-pub const CASES_OF_SLURMS_OWN_STEP: &[Case] = cases![
+pub const OF_SLURMS_OWN_STEP: &[Case] = cases![
     an_asynchronous_step_is_placed,
     a_task_with_a_display_is_placed
 ];
 
-pub const CASES_THAT_FIND_THEIR_GPUS: &[Case] =
+pub const THAT_FIND_THEIR_GPUS: &[Case] =
     cases![tasks_are_placed_where_slurm_finds_the_gpus_itself];
 
 /// The GPU that a task uses.

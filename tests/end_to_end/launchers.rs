@@ -16,7 +16,7 @@ pub const CASES: &[Case] = cases![
     open_mpi_5_hands_its_ranks_what_the_step_has_and_exec_gives_each_its_own,
     a_number_of_an_mpirun_around_srun_is_not_that_of_slurms_task,
 ];
-pub const CASES_WITH_CGROUPS: &[Case] =
+pub const WITH_CGROUPS: &[Case] =
     cases![the_ranks_below_a_daemon_have_the_nics_of_the_gpus_that_its_step_may_open];
 
 /// A launcher's command: Debian's, or that of a wheel, whose folder is named.

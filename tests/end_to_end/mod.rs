@@ -20,7 +20,7 @@ mod release;
 mod suite;
 mod words;
 
-use crate::slurm::machines::{self, plain, with_cgroups};
+use crate::slurm::machines::*;
 use crate::slurm::site::Site;
 use suite::Suite;
 
@@ -64,35 +64,22 @@ pub fn run() -> std::process::ExitCode {
         &[
             home::CASES,
             gpus::ROWS_WITH_CGROUPS,
-            gpus::CASES_WITH_CGROUPS,
-            nics::CASES_WITH_CGROUPS,
-            launchers::CASES_WITH_CGROUPS,
+            gpus::WITH_CGROUPS,
+            nics::WITH_CGROUPS,
+            launchers::WITH_CGROUPS,
         ],
     );
-    let nps4 = machines::with_four_numa_nodes_to_a_socket();
-    suite.on(nps4, &[bind::CASES_OF_FOUR_NODES]);
-    suite.on(machines::configless(), &[conf::CASES_OF_CONFIGLESS_NODES]);
-    suite.on(machines::with_contained_jobs(), &[beside::CASES_CONTAINED]);
-    let own_step = machines::with_a_step_of_slurms_own();
+    suite.on(with_four_numa_nodes_to_a_socket(), &[bind::OF_FOUR_NODES]);
+    suite.on(configless(), &[conf::OF_CONFIGLESS_NODES]);
+    suite.on(with_contained_jobs(), &[beside::CONTAINED]);
+    let own_step = with_a_step_of_slurms_own();
     suite.on(
         own_step,
-        &[kinds::CASES_OF_SLURMS_OWN_STEP, beside::CASES_OF_CONTAINERS],
+        &[kinds::OF_SLURMS_OWN_STEP, beside::OF_CONTAINERS],
     );
-    suite.on(
-        machines::with_little_memory(),
-        &[ends::CASES_WITH_LITTLE_MEMORY],
-    );
-    suite.on(
-        machines::whose_gpus_slurm_finds(),
-        &[kinds::CASES_THAT_FIND_THEIR_GPUS],
-    );
-    suite.on(
-        machines::with_a_prolog_plugin(),
-        &[faults::CASES_WITH_A_PROLOG_PLUGIN],
-    );
-    suite.on(
-        machines::of_an_unknown_release(),
-        &[release::CASES_UNKNOWN_ON_THE_NODE],
-    );
+    suite.on(with_little_memory(), &[ends::WITH_LITTLE_MEMORY]);
+    suite.on(whose_gpus_slurm_finds(), &[kinds::THAT_FIND_THEIR_GPUS]);
+    suite.on(with_a_prolog_plugin(), &[faults::WITH_A_PROLOG_PLUGIN]);
+    suite.on(of_an_unknown_release(), &[release::UNKNOWN_ON_THE_NODE]);
     suite.end()
 }

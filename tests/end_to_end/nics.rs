@@ -19,7 +19,7 @@ pub const CASES: &[Case] = cases![
         |bed| all(&contained(bed, "true"), |task| { task.is_own() && task.is_listed() }),
 ];
 
-pub const CASES_WITH_CGROUPS: &[Case] =
+pub const WITH_CGROUPS: &[Case] =
     cases![a_nic_that_one_tasks_cgroup_denies_is_replaced_for_it_alone_and_nccls_list_stays];
 
 /// A DGX H100 with an unknown maker, whose storage NIC is as fast as the fabric.  Only routes and subnets distinguish

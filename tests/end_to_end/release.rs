@@ -13,7 +13,7 @@ pub const CASES: &[Case] = cases![
     a_build_for_another_release_is_refused_in_one_line_and_the_job_runs,
 ];
 
-pub const CASES_UNKNOWN_ON_THE_NODE: &[Case] =
+pub const UNKNOWN_ON_THE_NODE: &[Case] =
     cases![a_node_whose_release_is_not_known_refuses_the_plugin_in_one_line_and_the_job_runs];
 
 /// Runs a command as on a login node with that plugstack.conf; the nodes keep theirs.
