@@ -166,12 +166,8 @@ fn tasks_in_a_bundle_have_the_variables_of_their_gpus(bed: &Bed) {
 
 /// Slurm calls it after our last hook (26.11: src/slurmd/slurmstepd/task.c, `exec_task`).
 fn a_runtime_plugin_gets_what_was_set_and_what_it_changes_afterwards_counts(bed: &Bed) {
-    if !bed
-        .site
-        .root
-        .join("usr/lib/slurm/runtime_played.so")
-        .exists()
-    {
+    let played = bed.site.root.join("usr/lib/slurm/runtime_played.so");
+    if !played.exists() {
         skip("no runtime plugin (`tests/slurm/from-source.sh`, 26.11)");
     }
     for (way, nics, keeps_cpus) in [

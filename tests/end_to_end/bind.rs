@@ -104,37 +104,20 @@ fn a_cpu_bind_of_the_users_survives_in_any_spelling(bed: &Bed) {
     for (step, binds) in [
         (
             dealt,
-            &[
-                "map_cpu:0,56,112,168,1,57,113,169",
-                "cores",
-                "threads",
-                "none",
-            ][..],
+            "map_cpu:0,56,112,168,1,57,113,169 cores threads none",
         ),
-        (wide, &["sockets", "ldoms", "rank", "quiet,cores", &masks]),
+        (wide, &*format!("sockets ldoms rank quiet,cores {masks}")),
         (
             CROSSED,
-            &[
-                "none",
-                "cores",
-                "sockets",
-                "threads",
-                "ldoms",
-                "map_cpu:0,56",
-            ],
+            "none cores sockets threads ldoms verbose,cores rank_ldom map_cpu:0,56",
         ),
         (
             CROSSED,
-            &[
-                "mask_cpu:0x1,0x100000000000000",
-                "map_ldom:0,1",
-                "mask_ldom:0x1,0x2",
-            ],
+            "mask_cpu:0x1,0x100000000000000 map_ldom:0,1 mask_ldom:0x1,0x2",
         ),
-        (CROSSED, &["rank_ldom", "verbose,cores"]),
     ] {
         let tasks = if step == CROSSED { 2 } else { 8 };
-        for bind in binds {
+        for bind in binds.split(' ') {
             let command = format!("srun {step} --cpu-bind={bind} @ $report");
             let (bare, placed) = bed.both("", tasks, &command);
             each(&bare, &placed, |bare, task| task.cpus() == bare.cpus());
@@ -212,11 +195,8 @@ fn hints_and_thread_counts_leave_the_binding_on(bed: &Bed) {
     ] {
         let command = srun(&format!("-n8 -c2 --exclusive {ACROSS} {hint}"));
         let (bare, placed) = bed.both("", 8, &command);
-        println!(
-            "    {hint:<36} far {} without, {} with",
-            far(&bare),
-            far(&placed)
-        );
+        let [before, after] = [&bare, &placed].map(|tasks| far(tasks));
+        println!("    {hint:<36} far {before} without, {after} with");
         assert_moved(&bare, &placed);
         assert_no_poorer(&bare, &placed);
         all(&placed, Task::is_own);

@@ -58,11 +58,8 @@ fn the_file_places_the_steps_of_some_nodes_and_of_some_partitions(bed: &Bed) {
     assert_step(bed, &format!("SLURMD_NODENAME=n0 {}", on_n1()), true);
     conf(bed, "PartitionName=other default=closest\n", 0o644);
     assert_step(bed, TWO, false);
-    conf(
-        bed,
-        "default=off\nPartitionName=other,all default=closest\n",
-        0o644,
-    );
+    let lines = "default=off\nPartitionName=other,all default=closest\n";
+    conf(bed, lines, 0o644);
     assert_step(bed, TWO, true);
     assert_step(bed, &bed.batch("", "srun $report\n"), true);
     // srun itself says its partition
@@ -72,11 +69,9 @@ fn the_file_places_the_steps_of_some_nodes_and_of_some_partitions(bed: &Bed) {
 
 fn an_observed_step_is_one_line_of_its_nodes_log(bed: &Bed) {
     conf(bed, "default=observe,strict\n", 0o644);
-    let ran = bed
-        .run(&TWO.replace('@', ""))
-        .ended(0, 2)
-        .says(0, "nic-placement: ");
+    let ran = bed.run(&TWO.replace('@', "")).ended(0, 2);
     all(&ran.tasks, Task::is_as_slurm_has_it);
+    let ran = ran.says(0, "nic-placement: ");
     let mut lines = bed.ours("n0");
     lines.retain(|line| line.contains("nic-placement: observe: step "));
     assert_eq!(lines.len(), 1, "{lines:#?}");
@@ -121,14 +116,10 @@ fn the_switch_holds_for_the_next_step_and_its_user_is_told_once(bed: &Bed) {
     let is_so =
         told[0].contains("runs without placement") && told[0].contains("placement.disabled");
     assert!(told.len() == 1 && is_so, "{told:?}");
-    let silent = bed
-        .run(&TWO.replace('@', ""))
-        .ended(0, 2)
-        .says(0, "nic-placement: ");
-    all(&silent.tasks, Task::is_untouched);
-    let batch = bed
-        .run(&bed.batch("--nic-placement", "srun $report 2>&1\n"))
-        .ended(0, 2);
+    let silent = bed.run(&TWO.replace('@', "")).ended(0, 2);
+    all(&silent.says(0, "nic-placement: ").tasks, Task::is_untouched);
+    let batch = bed.batch("--nic-placement", "srun $report 2>&1\n");
+    let batch = bed.run(&batch).ended(0, 2);
     all(&batch.tasks, Task::is_untouched);
     let found = batch.stdout.matches("nic-placement: ").count();
     assert_eq!(found, 1, "{}", batch.stdout);
@@ -191,11 +182,8 @@ fn what_is_not_understood_places_nobody_there_and_the_nodes_log_names_it(bed: &B
 
 fn a_file_that_others_may_write_places_nobody_and_no_job_fails(bed: &Bed) {
     conf(bed, "default=closest\n", 0o666);
-    let ran = bed
-        .ask("closest,strict", TWO)
-        .ended(0, 2)
-        .says(1, "nic-placement: ");
-    all(&ran.tasks, Task::is_untouched);
+    let ran = bed.ask("closest,strict", TWO).ended(0, 2);
+    all(&ran.says(1, "nic-placement: ").tasks, Task::is_untouched);
     // Slurm writes no task's line there too: once for the step
     let mut lines = bed.ours("n0");
     lines.retain(|line| line.contains("placement.conf` can be written by others"));

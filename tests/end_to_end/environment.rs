@@ -67,10 +67,8 @@ fn an_srun_in_a_batch_job_may_say_something_else(bed: &Bed) {
 fn an_environment_that_sbatch_does_not_export_changes_nothing(bed: &Bed) {
     // the script has no variable `$report`, so its value is written into the script
     let script = format!("srun {}\n", bed.run("echo $report").stdout.trim());
-    all(
-        &bed.with("", 2, &bed.batch("--export=NONE @", &script)),
-        Task::is_own,
-    );
+    let job = bed.batch("--export=NONE @", &script);
+    all(&bed.with("", 2, &job), Task::is_own);
 }
 
 fn a_nested_srun_replaces_what_the_outer_one_set(bed: &Bed) {
@@ -100,10 +98,8 @@ fn a_nested_srun_keeps_what_the_user_changed_in_between(bed: &Bed) {
 
 /// In a placed step on n0: `prepare`, then `submit`, by which a program on n1 reports.
 fn from_a_placed_step(bed: &Bed, prepare: &str, submit: &str) -> Task {
-    bed.file(
-        "job",
-        "#!/bin/bash\nenv -u SLURM_PROCID $report | sed s/rank=-/rank=99/\n",
-    );
+    let job = "env -u SLURM_PROCID $report | sed s/rank=-/rank=99/";
+    bed.file("job", &format!("#!/bin/bash\n{job}\n"));
     // the file outlives the plugin's absence
     let restored = "cp etc/plugstack.conf kept; trap 'cp kept etc/plugstack.conf' EXIT";
     let outer = nested(&format!("{prepare}; {submit}"));
@@ -132,10 +128,8 @@ fn assert_nothing_is_inherited(bed: &Bed, submit: &str) {
 fn a_users_own_nic_placement_stays(bed: &Bed) {
     let command = format!("NIC_PLACEMENT=mine {TWO}");
     let is_mine = |task: &Task| task.env("NIC_PLACEMENT") == Some("mine");
-    let ran = bed
-        .ask("verbose", &command)
-        .ended(0, 2)
-        .says(2, "nothing is published");
+    let ran = bed.ask("verbose", &command).ended(0, 2);
+    let ran = ran.says(2, "nothing is published");
     all(&ran.tasks, |task| is_mine(task) && task.is_own());
     all(&bed.with("off", 2, &command), is_mine);
 }
@@ -164,12 +158,8 @@ fn all_of_task_1(bed: &Bed, options: &str) -> BTreeSet<String> {
 fn what_a_task_gains_is_the_difference_that_the_documents_show(bed: &Bed) {
     let without = [all_of_task_1(bed, ""), all_of_task_1(bed, "")];
     let with = all_of_task_1(bed, "--nic-placement");
-    let name = |line: &str| {
-        line.split(['=', ':'])
-            .next()
-            .unwrap_or_default()
-            .to_string()
-    };
+    let name = |line: &str| line.split(['=', ':']).next().map(str::to_string);
+    let name = |line: &str| name(line).unwrap_or_default();
     let varying = without[0].symmetric_difference(&without[1]);
     let varies: BTreeSet<String> = varying.map(|line| name(line)).collect();
     let differs = |from: &BTreeSet<String>, to: &BTreeSet<String>, sign: &str| -> String {

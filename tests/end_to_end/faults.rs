@@ -468,9 +468,9 @@ fn a_sys_that_changes_while_it_is_read_harms_no_job(bed: &Bed) {
             (without_plugin(bed, "", STEP), with.collect::<Vec<_>>())
         },
     );
-    runs.1
-        .iter()
-        .for_each(|ran| assert_same("a /sys that changes", &runs.0, ran));
+    let (bare, with) = runs;
+    with.iter()
+        .for_each(|ran| assert_same("a /sys that changes", &bare, ran));
     assert_the_node_becomes_idle(bed);
     assert!(is_placed(&under(bed, "after the changes", "@", "").0.tasks));
 }
@@ -511,10 +511,8 @@ fn a_nic_that_vanishes_before_the_tasks_start_is_given_to_none(bed: &Bed) {
     let nodes = "/dev/infiniband/uverbs3";
     let (sys, away) = (spoilt.sys.display(), machine.display());
     let class = format!("mv {sys}/class/infiniband/mlx5_3 {away}/");
-    let take = bed.file(
-        "take",
-        &format!("#!/bin/sh\n{class} && mv {nodes} {nodes}.away\n"),
-    );
+    let text = format!("#!/bin/sh\n{class} && mv {nodes} {nodes}.away\n");
+    let take = bed.file("take", &text);
     let put = bed.file("put", &format!("#!/bin/sh\nmv {nodes}.away {nodes}\n"));
     bed.run(&format!("chmod +x {take} {put}")).ended(0, 0);
     let plugstack = format!("@\n{}", between(bed.site, &format!("user_init=run:{take}")));
@@ -526,12 +524,8 @@ fn a_nic_that_vanishes_before_the_tasks_start_is_given_to_none(bed: &Bed) {
         ran
     };
     let bare = back(without_plugin(bed, &plugstack, STEP));
-    let ran = back(with_plugin(
-        bed,
-        &plugstack,
-        &bed.site.plugstack_line(""),
-        STEP,
-    ));
+    let ours = bed.site.plugstack_line("");
+    let ran = back(with_plugin(bed, &plugstack, &ours, STEP));
     assert_same("a NIC that vanishes", &bare, &ran);
     assert_one_line(&loud(bed), &["`mlx5_3` is not used", nodes]);
     all(&ran.tasks, |task| {

@@ -104,13 +104,8 @@ fn assert_right(way: &str, bare: &[Task], with: &[Task], gpu: Used, sharing: usi
 fn compare(bed: &Bed, words: &str, tasks: usize, gpu: Used, sharing: usize, command: &str) {
     let (bare, with) = bed.both(words, tasks, command);
     let way = command.lines().next().unwrap_or_default();
-    assert_right(
-        way.trim_end_matches(" @ $report"),
-        &bare,
-        &with,
-        gpu,
-        sharing,
-    );
+    let way = way.trim_end_matches(" @ $report");
+    assert_right(way, &bare, &with, gpu, sharing);
 }
 
 fn tasks_with_gpus_of_their_own_are_placed_however_slurm_dealt_them(bed: &Bed) {
@@ -121,14 +116,8 @@ fn tasks_with_gpus_of_their_own_are_placed_however_slurm_dealt_them(bed: &Bed) {
         "--exclusive --gres=gpu:8 --gpu-bind=single:1",
         "--exclusive --gres=gpu:8 --gpu-bind=map_gpu:7,6,5,4,3,2,1,0",
     ] {
-        compare(
-            bed,
-            "",
-            8,
-            the_only_one,
-            1,
-            &srun(&format!("-n8 -c14 {options}")),
-        );
+        let step = srun(&format!("-n8 -c14 {options}"));
+        compare(bed, "", 8, the_only_one, 1, &step);
     }
     let all = srun("-n8 -c14 --exclusive --gres=gpu:8");
     compare(bed, "gpu=local-id", 8, by_local_id, 1, &all);
@@ -218,13 +207,7 @@ fn a_step_survives_a_restart_of_slurmd_and_the_next_one_is_placed(bed: &Bed) {
         bed.tasks(4, &format!("touch release; {ended}"))
     };
     let (bare, with) = (submit(""), submit("--nic-placement"));
-    assert_right(
-        "srun, over a restart of slurmd",
-        &bare,
-        &with,
-        the_only_one,
-        2,
-    );
+    assert_right("a restart of slurmd", &bare, &with, the_only_one, 2);
 }
 
 fn an_interactive_shell_has_nothing_set_and_its_sruns_are_placed(bed: &Bed) {
@@ -232,10 +215,8 @@ fn an_interactive_shell_has_nothing_set_and_its_sruns_are_placed(bed: &Bed) {
     let step = "srun -n8 -c14 --gpus-per-task=1 $report";
     bed.file("shell", &format!("#!/bin/bash\n{shell}\n{step}\n"));
     let salloc = "salloc --quiet -w n0 -n8 --exclusive --gres=gpu:8";
-    bed.file(
-        "ask",
-        &format!("#!/bin/bash\nSHELL=$PWD/shell exec {salloc} $flag\n"),
-    );
+    let text = format!("#!/bin/bash\nSHELL=$PWD/shell exec {salloc} $flag\n");
+    bed.file("ask", &text);
     // from inside a placed step, whose values the shell would take for the user's own
     let outer = "srun -w n1 -n1 --gres=gpu:1 --nic-placement bash -c \
         'conf=$SLURM_CONF; unset ${!SLURM_*} ${!_SLURM_*}; SLURM_CONF=$conf exec $0'";
@@ -246,13 +227,7 @@ fn an_interactive_shell_has_nothing_set_and_its_sruns_are_placed(bed: &Bed) {
         all(shell, Task::is_as_slurm_has_it);
         let bare = bed.with("off", 9, &command);
         all(&bare, Task::is_untouched);
-        assert_right(
-            "srun in the shell of salloc",
-            &bare[..8],
-            tasks,
-            the_only_one,
-            1,
-        );
+        assert_right("a shell of salloc", &bare[..8], tasks, the_only_one, 1);
     }
 }
 
@@ -333,16 +308,11 @@ fn an_off_of_any_component_holds_for_all_and_the_last_words_else(bed: &Bed) {
         ("", "closest", true, 1),
         ("", "", false, 0),
     ] {
-        let ran = bed
-            .run(&components(first, second))
-            .ended(0, 2)
-            .says(differ, SHARED);
-        assert_all(&ran.tasks, is_on);
+        let ran = bed.run(&components(first, second)).ended(0, 2);
+        assert_all(&ran.says(differ, SHARED).tasks, is_on);
     }
-    let tasks = bed.tasks(
-        2,
-        &components("no-env=NCCL_IB_HCA", "no-env=UCX_NET_DEVICES"),
-    );
+    let step = components("no-env=NCCL_IB_HCA", "no-env=UCX_NET_DEVICES");
+    let tasks = bed.tasks(2, &step);
     let is_so = |task: &Task| task.lacks(&["UCX_NET_DEVICES"]) && task.is_listed();
     all(&tasks, is_so);
     bed.plugin("default=closest");
@@ -405,10 +375,8 @@ fn the_cpu_binding_of_one_component_counts_for_all(bed: &Bed) {
     let crossed = format!("{crossed} --nic-placement");
     for (first, second) in [("--cpu-bind=cores", ""), ("", "--cpu-bind=cores"), ("", "")] {
         let first_part = format!("srun -w n0 {crossed} {first} $report");
-        let tasks = bed.tasks(
-            4,
-            &format!("{first_part} : -w n1 {crossed} {second} $report"),
-        );
+        let text = format!("{first_part} : -w n1 {crossed} {second} $report");
+        let tasks = bed.tasks(4, &text);
         all(&tasks, |task| task.is_near() == (first == second));
     }
 }

@@ -78,9 +78,8 @@ fn hydra(bed: &Bed, mpiexec: &str) {
         let flag = asked(words, &format!("{ONE_GPU_EACH} @"));
         let with = job(bed, &flag, &ranks);
         assert_eq!(with.tasks, without, "`{words}`");
-        let told = with
-            .stdout
-            .matches("put `nic-placement exec --` before the ranks");
+        let told = "put `nic-placement exec --` before the ranks";
+        let told = with.stdout.matches(told);
         assert_eq!(told.count(), 1, "{}", with.stdout);
         // the words are for the ranks, each of which has a GPU on one NUMA node
         let by_exec = format!("{mpiexec} -n 8 {} $report", exec(bed, words));

@@ -68,10 +68,8 @@ fn a_configuration_file_of_the_users_keeps_the_list_away(bed: &Bed) {
 fn a_file_that_the_user_may_not_read_says_nothing(bed: &Bed) {
     let secret = bed.file("secret.conf", "NCCL_IB_HCA=mlx5_0\n");
     let command = format!("chmod 600 {secret}; NCCL_CONF_FILE={secret}");
-    all(
-        &bed.with("", 2, &format!("{command} {NOBODY} {TWO}")),
-        has_lists,
-    );
+    let as_nobody = format!("{command} {NOBODY} {TWO}");
+    all(&bed.with("", 2, &as_nobody), has_lists);
     // root may read it, and root's own task does
     let is_so = |task: &Task| task.lacks(&[NCCL]);
     all(&bed.with("", 2, &format!("{command} {TWO}")), is_so);
@@ -202,10 +200,7 @@ fn a_nested_srun_that_wants_fewer_variables_loses_the_others(bed: &Bed) {
 fn verbose_says_which_of_the_users_values_stand_and_what_judges_them(bed: &Bed) {
     let command = format!("NCCL_IB_HCA=mlx5_1 NCCL_P2P_DISABLE=1 NCCL_DEBUG=WARN {TWO}");
     let ran = bed.ask("verbose", &command);
-    let ran = ran.says(
-        1,
-        "the user's own NCCL_IB_HCA: `nic-placement check --only variable`",
-    );
+    let ran = ran.says(1, "own NCCL_IB_HCA: `nic-placement check --only variable`");
     all(&ran.tasks, |task| task.env(NCCL) == Some("mlx5_1"));
     bed.ask("", &command).says(0, "NCCL");
 }

@@ -39,16 +39,11 @@ fn a_captured_tree_gives_variables_but_moves_nothing(bed: &Bed) {
 fn a_captured_tree_that_the_admin_trusts_moves_tasks_too(bed: &Bed) {
     let command = srun("-n8 --gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7");
     let usual = bed.with("", 8, &command);
-    bed.plugin(&format!(
-        "sysfs={} trust-topology",
-        link_down(bed.site).display()
-    ));
+    let tree = link_down(bed.site);
+    bed.plugin(&format!("sysfs={} trust-topology", tree.display()));
     let (bare, placed) = bed.both("", 8, &command);
-    assert!(
-        bare.iter()
-            .zip(&placed)
-            .any(|(bare, task)| bare.cpus() != task.cpus())
-    );
+    let mut pairs = bare.iter().zip(&placed);
+    assert!(pairs.any(|(bare, task)| bare.cpus() != task.cpus()));
     each(&usual, &placed, |usual, task| {
         task.binding() == usual.binding()
     });

@@ -193,10 +193,8 @@ fn contained(bed: &Bed, script: &str) -> Vec<Task> {
     let folder = bed.machine("n0").join("../..");
     let head = format!("#!/bin/sh\nset -e\nexport TMPDIR={}", folder.display());
     let file = bed.file("container", &format!("{head}\n{script}\n"));
-    let made = between(
-        bed.site,
-        &format!("task_init=own-mounts task_init=run:{file}"),
-    );
+    let text = format!("task_init=own-mounts task_init=run:{file}");
+    let made = between(bed.site, &text);
     let run = format!("chmod +x {file}; {EIGHT}");
     bed.plugstack(&made);
     all(&bed.bare(8, &run), Task::is_untouched);

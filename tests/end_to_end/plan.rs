@@ -74,10 +74,8 @@ fn planned(bed: &Bed, line: &str) -> Vec<Placed> {
     let release = format!("{}.{:02}", bed.site.release.0, bed.site.release.1);
     let mut plan = Command::new(bed.tool());
     plan.args(["plan", "dgx-h100", "--json", "--slurm", &release, "--"]);
-    let output = plan
-        .args(line.split_whitespace())
-        .output()
-        .expect("the tool");
+    let output = plan.args(line.split_whitespace()).output();
+    let output = output.expect("the tool");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}: {said}");
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -144,10 +142,8 @@ fn nodes_that_are_alike_agree_and_say_the_word_that_is_in_each_tasks_marker(bed:
 
 fn a_node_that_lost_a_nic_is_named_with_what_to_write_and_the_step_ends_with_4(bed: &Bed) {
     let command = agree(bed, "n[0-4]");
-    let ran = bed
-        .run(&command)
-        .ended(4, 0)
-        .says(1, "3 of 5 nodes do not fit");
+    let ran = bed.run(&command).ended(4, 0);
+    let ran = ran.says(1, "3 of 5 nodes do not fit");
     let said = &ran.stdout;
     assert!(said.starts_with("2 of 5 nodes agree: "), "{said}");
     let block = |node: &str| -> Vec<&str> {

@@ -36,10 +36,8 @@ fn with_a_broken_rail_the_other_gpus_keep_theirs_and_the_node_beside_it_is_as_ev
 fn a_broken_rail_fails_its_own_task_alone_where_the_user_is_strict(bed: &Bed) {
     let command = EIGHT.replace("n0", LINK_DOWN);
     bed.with("rail", 8, &command);
-    let strict = bed.ask(
-        "rail,strict",
-        &command.replace('@', "--kill-on-bad-exit=0 @"),
-    );
+    let text = command.replace('@', "--kill-on-bad-exit=0 @");
+    let strict = bed.ask("rail,strict", &text);
     let strict = strict.failed().says(1, "rail 2 (mlx5_4:1) is broken");
     // the seven that have a rail run
     assert_eq!(strict.tasks.len(), 7);

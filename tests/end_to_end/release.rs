@@ -36,15 +36,11 @@ fn without_the_plugin_on_the_login_node_srun_knows_no_option_and_the_variable_st
     let bare = TWO.replace('@', "");
     let ran = on_a_login_node(bed, "", &asked("", TWO)).failed();
     ran.says(1, "unrecognized option '--nic-placement'");
-    all(
-        &on_a_login_node(bed, "", &bare).ended(0, 2).tasks,
-        Task::is_untouched,
-    );
+    let ran = on_a_login_node(bed, "", &bare).ended(0, 2);
+    all(&ran.tasks, Task::is_untouched);
     let variable = format!("env SLURM_NIC_PLACEMENT=closest {bare}");
-    all(
-        &on_a_login_node(bed, "", &variable).ended(0, 2).tasks,
-        Task::is_own,
-    );
+    let ran = on_a_login_node(bed, "", &variable).ended(0, 2);
+    all(&ran.tasks, Task::is_own);
 }
 
 fn without_the_plugin_on_a_compute_node_the_job_runs_and_its_log_says_so(bed: &Bed) {

@@ -68,10 +68,8 @@ fn a_typo_fails_in_srun_before_anything_is_queued(bed: &Bed) {
     ] {
         assert!(typo.told()[0].contains(word), "{word}: {}", typo.stderr);
     }
-    let typo = bed.run(&format!(
-        "SLURM_NIC_PLACEMENT=closest,verbos {}",
-        TWO.replace('@', "")
-    ));
+    let typo = format!("SLURM_NIC_PLACEMENT=closest,verbos {TWO}");
+    let typo = bed.run(&typo.replace('@', ""));
     let told = &typo.stderr;
     let is_so = told.contains("`verbos`") && told.contains("SLURM_NIC_PLACEMENT");
     assert!(is_so, "{told}");
