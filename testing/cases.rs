@@ -1,10 +1,5 @@
 //! Cases that a program runs one after another and counts, and the reasons why it runs none.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each program uses a part"
-)]
+#![allow(dead_code, unused_imports, unused_macros)] // each program uses a part
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::process::ExitCode;
@@ -130,9 +125,9 @@ impl Tally {
 
     /// Prints the sums; how many failed.
     pub fn end(self) -> usize {
-        self.failures
-            .iter()
-            .for_each(|failure| println!("FAILED {failure}"));
+        for failure in &self.failures {
+            println!("FAILED {failure}");
+        }
         let (passed, failed, skipped) = (self.passed, self.failed, self.skipped);
         println!("{passed} passed, {failed} failed, {skipped} skipped");
         failed

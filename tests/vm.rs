@@ -78,11 +78,8 @@ fn the_guests_are_the_machines_that_their_descriptions_ask_for() {
             .iter()
             .filter(|nic| nic.address.is_none())
             .count();
-        let counts = [
-            topology.gpus.len(),
-            topology.nics.len() - software,
-            software,
-        ];
+        let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
+        let counts = [gpus, nics - software, software];
         let expected = match guest.name {
             "four-nodes" => (vec!["0-1", "2-3", "4-5", "6-7"], [5, 7, 1]),
             _ => (vec!["0-3", "4-7", ""], [8, 10, 0]),
@@ -264,11 +261,8 @@ fn each_process_of_a_launcher_runs_beside_its_gpu_with_exec_and_anywhere_without
             let near = node_of(rank);
             let cpus = &topology.numa_node(near).unwrap().cpus;
             let value = |name| plan["tasks"][rank]["env"][name].as_str().unwrap_or("-");
-            let lists = format!(
-                "nic={} list={}",
-                value("UCX_NET_DEVICES"),
-                value("NCCL_IB_HCA")
-            );
+            let [nic, list] = ["UCX_NET_DEVICES", "NCCL_IB_HCA"].map(value);
+            let lists = format!("nic={nic} list={list}");
             // a NUMA node holds as many processes as keep their share of the CPUs there, the first ones
             let there = (0..=rank).filter(|&other| node_of(other) == near).count();
             let bound = match there * all_cpus.len() <= cpus.len() * topology.gpus.len() {

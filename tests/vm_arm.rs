@@ -93,11 +93,7 @@ fn boot() -> Result<Guest, Unfit> {
     let package = |name: &str| {
         let version = env!("CARGO_PKG_VERSION");
         let file = here().join(format!("target/packages/{name}_{version}-1_arm64.deb"));
-        assert!(
-            file.exists(),
-            "no `{}`: run `make deb arch=aarch64`",
-            file.display()
-        );
+        assert!(file.exists(), "`make deb arch=aarch64`: {file:?}");
         file
     };
     let scripts = ["gpus", "slurm", "each"];
@@ -211,11 +207,8 @@ fn a_node_like_grace_is_read_as_its_kernel_has_it() {
     let cpus = node.numa_nodes.iter().map(|node| node.cpus.to_string());
     assert_eq!(cpus.collect::<Vec<_>>(), ["0-1", "2-3", "", ""]);
     // the firmware gives packages no numbers, so the kernel shows where they stand in its table
-    let ids: Vec<u32> = guest
-        .answer("packages")
-        .lines()
-        .flat_map(str::parse)
-        .collect();
+    let ids = guest.answer("packages");
+    let ids: Vec<u32> = ids.lines().flat_map(str::parse).collect();
     assert!(ids.len() == 2 && ids[0] > 1, "{ids:?}");
     let packages: Vec<_> = node.numa_nodes.iter().map(|node| node.package).collect();
     assert_eq!(packages, [Some(ids[0]), Some(ids[1]), None, None]);
@@ -384,15 +377,11 @@ fn a_node_file_of_refresh_gives_each_task_the_same() {
     assert_eq!(read("slurmd.before"), 0);
     assert_ne!(read("slurmd.log"), 0);
     let words = ["cpus", "policy", "open", "UCX_NET_DEVICES", "NCCL_IB_HCA"];
-    each(
-        &guest.tasks("placed", 4),
-        &guest.tasks("kept", 4),
-        |placed, kept| {
-            words
-                .iter()
-                .all(|word| kept.word(word) == placed.word(word))
-        },
-    );
+    let [placed, kept] = ["placed", "kept"].map(|step| guest.tasks(step, 4));
+    let is_same = |word: &str, one: &Task, other: &Task| one.word(word) == other.word(word);
+    each(&placed, &kept, |placed, kept| {
+        words.iter().all(|word| is_same(word, placed, kept))
+    });
 }
 
 #[test]

@@ -1,10 +1,5 @@
 //! Guests under qemu, for the programs that boot some: the boot (`tests/vm/boot.sh`), the watch over it, and the answers.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each program uses a part"
-)]
+#![allow(dead_code, unused_imports, unused_macros)] // each program uses a part
 
 pub mod boot;
 #[path = "../cases.rs"]

@@ -1,10 +1,5 @@
 //! A private Slurm whose nodes play others (`tests/slurm/cluster.sh`), for the programs that start tasks on it.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each program uses a part"
-)]
+#![allow(dead_code, unused_imports, unused_macros)] // each program uses a part
 
 pub mod bed;
 #[path = "../cases.rs"]

@@ -11,9 +11,8 @@ pub fn compile(site: &Site, name: &str, text: &str) -> PathBuf {
     fs::write(&source, text).expect("a source");
     let library = source.with_extension("so");
     let mut command = Command::new("cc");
-    command
-        .args(["-Wall", "-Wextra", "-shared", "-fPIC", "-o"])
-        .args([&library, &source]);
+    command.args(["-Wall", "-Wextra", "-shared", "-fPIC", "-o"]);
+    command.args([&library, &source]);
     command.arg(format!("-DRELEASE={}", site.version()));
     let status = command.status();
     let is_so = status.is_ok_and(|status| status.success());
@@ -26,11 +25,8 @@ fn file(site: &Site, source: &str, name: &str) -> PathBuf {
     let library = site.dir.join(name).with_extension("so");
     if !library.exists() {
         let path = site.repository.join("tests/slurm").join(source);
-        compile(
-            site,
-            name,
-            &fs::read_to_string(path).expect("a file of ours"),
-        );
+        let text = fs::read_to_string(path).expect("a file of ours");
+        compile(site, name, &text);
     }
     library
 }

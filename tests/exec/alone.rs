@@ -91,9 +91,8 @@ fn whatever_fails_here_the_program_is_started_with_the_environment_that_it_had()
         (all, said)
     };
     let mut plain = Command::new("env");
-    plain
-        .env_remove("SLURM_NIC_PLACEMENT")
-        .env_remove("CUDA_VISIBLE_DEVICES");
+    plain.env_remove("SLURM_NIC_PLACEMENT");
+    plain.env_remove("CUDA_VISIBLE_DEVICES");
     let (before, _) = environment(&mut plain);
     for failing in [
         &["--topology", "/no/such/file", "--"][..],

@@ -11,10 +11,8 @@ const LIST: &str = "=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_
 fn there(path: PathBuf) -> bool {
     let is_there = path.is_file();
     if !is_there {
-        println!(
-            "skipped: there is no `{}`: tests/exec/install.sh",
-            path.display()
-        );
+        let path = path.display();
+        println!("skipped: there is no `{path}`: tests/exec/install.sh");
     }
     is_there
 }
@@ -91,10 +89,8 @@ fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
         return;
     };
     let bound = format!("{OPEN_MPI} --map-by socket --bind-to socket");
-    let program = format!(
-        "sh -c 'REPORTED_RANK=${OPEN_MPI_RANK} exec {}'",
-        node.report()
-    );
+    let report = node.report();
+    let program = format!("sh -c 'REPORTED_RANK=${OPEN_MPI_RANK} exec {report}'");
     let without = node.reports(&[], &format!("{bound} {program}"));
     let with = node.reports(&[], &format!("{bound} nic-placement exec -- {program}"));
     each(&without, &with, |before, after| {

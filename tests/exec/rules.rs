@@ -61,10 +61,8 @@ fn a_program_that_binds_itself_keeps_its_cpus_and_one_with_a_map_of_its_own_gets
     let as_program = |before: &str, words: &str| {
         let report = node.report();
         let line = node.launched(8, before, "");
-        node.reports(
-            &[],
-            &line.replace(&report, &format!("sh -c '{report}' {words}")),
-        )
+        let line = line.replace(&report, &format!("sh -c '{report}' {words}"));
+        node.reports(&[], &line)
     };
     for (before, words) in [
         ("", "vllm serve model --numa-bind"),
@@ -204,10 +202,9 @@ fn the_users_own_variables_stay_and_the_report_says_so() {
     let Some(node) = node() else { return };
     let variables = [("UCX_NET_DEVICES", "mlx5_1:1"), ("NCCL_IB_HCA", "")];
     // an empty value is one
-    all(
-        &node.reports(&variables, &node.launched(2, "", "")),
-        |task| task.ucx() == ["mlx5_1:1"] && task.word("NCCL_IB_HCA").is_empty(),
-    );
+    let tasks = node.reports(&variables, &node.launched(2, "", ""));
+    let is_so = |task: &Task| task.ucx() == ["mlx5_1:1"] && task.word("NCCL_IB_HCA").is_empty();
+    all(&tasks, is_so);
     let line = node.launched(2, "", "verbose");
     let said = node.said(&variables, &line);
     let is_so = said.contains("UCX_NET_DEVICES: the user's own value stays");

@@ -92,10 +92,8 @@ fn the_admins_arguments_hold() {
     let Some(node) = node() else { return };
     let worker = |variables: &str, arguments: &str| {
         let file = plugstack("exec-admin", arguments);
-        node.one(
-            &format!("{FIRST} {variables}"),
-            &format!("--plugstack {file}"),
-        )
+        let words = format!("--plugstack {file}");
+        node.one(&format!("{FIRST} {variables}"), &words)
     };
     let task = worker("", "exclude=mlx5_0 set=NVSHMEM_HCA_LIST={rails}");
     let excludes = task.ucx() != ["mlx5_0:1"] && !task.word("NCCL_IB_HCA").contains("mlx5_0:");
@@ -119,10 +117,8 @@ fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
     let Some(node) = node() else { return };
     let file = harness::private_folder("exec-node-file").join("node.cache");
     let plugstack = plugstack("exec-file", &format!("node-file={}", file.display()));
-    let exec = format!(
-        "nic-placement exec --plugstack {plugstack} -- {}",
-        node.report()
-    );
+    let report = node.report();
+    let exec = format!("nic-placement exec --plugstack {plugstack} -- {report}");
     let worker = format!("{FIRST} REPORTED_RANK=0 {exec}");
     let refresh = format!("nic-placement refresh -o {}", file.display());
     // runs the worker after the file was changed
@@ -226,10 +222,8 @@ fn where_the_admin_has_switched_all_off_the_program_runs_without_and_its_user_is
     command.args(["exec", "--plugstack", &file, "strict"]);
     command.args(["--machine", "dgx-h100", "--"]);
     command.args(["sh", "-c", "echo nics ${UCX_NET_DEVICES-none}"]);
-    let ran = command
-        .env_remove("UCX_NET_DEVICES")
-        .output()
-        .expect("it starts");
+    let ran = command.env_remove("UCX_NET_DEVICES").output();
+    let ran = ran.expect("it starts");
     let said = String::from_utf8_lossy(&ran.stderr);
     let found = (ran.status.code(), &*ran.stdout);
     assert_eq!(found, (Some(0), &b"nics none\n"[..]), "{said}");

@@ -115,11 +115,8 @@ fn a_guest_whose_pair_has_ended_well_has_time_to_end_too_and_no_more() {
 #[test]
 fn it_is_told_what_is_awaited_since_when_and_how_long_it_may_take() {
     played(&[("played-awaited", "works")]);
-    assert_told(
-        "played-awaited",
-        "s of 900: a command, 120 s at most; since ",
-        true,
-    );
+    let awaited = "s of 900: a command, 120 s at most; since ";
+    assert_told("played-awaited", awaited, true);
 }
 
 #[test]

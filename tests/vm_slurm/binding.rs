@@ -134,12 +134,8 @@ fn each_gpus_program_runs_and_has_its_pages_on_the_gpus_numa_node() {
     for (index, gpu) in topology().gpus.iter().enumerate() {
         // from the kernel itself, without our discovery
         let folder = format!("/sys/bus/pci/devices/{}", gpu.address);
-        let read = |name| {
-            fs::read_to_string(format!("{folder}/{name}"))
-                .unwrap()
-                .trim()
-                .to_string()
-        };
+        let read = |name| fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        let read = |name| read(name).trim().to_string();
         let said = said(&["place", &index.to_string()]);
         let node = read("numa_node");
         assert_eq!(said.word("cpus"), read("local_cpulist"), "GPU {index}");
@@ -208,11 +204,8 @@ fn a_cpuset_narrows_what_was_asked_for_and_reading_back_shows_it() {
     assert_preferred(nodes("0"));
     assert!(sys::prefer_memory(&nodes("1"), Balancing::Not).is_err());
     let said = touched(4);
-    let words = (
-        said.word("cpus"),
-        said.word("mems"),
-        said.node_of_its_pages(),
-    );
+    let (cpus, mems) = (said.word("cpus"), said.word("mems"));
+    let words = (cpus, mems, said.node_of_its_pages());
     assert_eq!(words, ("0-1", "0", Some(0)));
 
     write(root, "cgroup.procs", &own);

@@ -91,10 +91,8 @@ fn a_device_cgroup_leaves_each_task_one_gpu_and_slurm_renumbers_it_to_0(guest: &
         assert_eq!(open, (0..8).map(|number| [number].into()).collect());
         all(&tasks, |task| {
             // cgroup v2
-            let (cgroup, path) = (
-                task.word("cgroup"),
-                format!("/task_{}", task.word("SLURM_PROCID")),
-            );
+            let path = format!("/task_{}", task.word("SLURM_PROCID"));
+            let cgroup = task.word("cgroup");
             task.gpus() == [0] && cgroup.starts_with("0::/") && cgroup.ends_with(&path)
         });
     }
@@ -183,11 +181,8 @@ fn bind_none_leaves_cpus_and_memory_to_slurm_and_still_names_nics(guest: &Guest)
 
 fn each_task_gets_the_nic_beside_the_gpu_that_it_may_open(guest: &Guest) {
     // one NIC's link is down: its GPU takes one of its NUMA node
-    let own = guest
-        .gpus
-        .iter()
-        .filter(|gpu| guest.nearest_nics(gpu).len() == 1);
-    assert_eq!(own.count(), 7);
+    let is_own = |gpu: &&Gpu| guest.nearest_nics(gpu).len() == 1;
+    assert_eq!(guest.gpus.iter().filter(is_own).count(), 7);
     let is_so = |task: &Task| guest.has_nearest_nics(task) && task.ucx().len() == 1;
     all(&guest.tasks("placed", 8), is_so);
 }
