@@ -3,7 +3,7 @@
 #[path = "tool/answer.rs"]
 mod answer;
 
-use answer::{Answer, Place, TOOL, printed, run};
+use answer::{Answer, Place, TOOL, run};
 use nic_placement_testing::snapshot_of;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,10 +1,10 @@
 //! Does the attack do what it says?  The generator makes the same lines from the same seed, and the judge finds lines that are
 //! made worse on purpose.
 
-use crate::bed::Bed;
 use crate::finds::finds;
 use crate::line::Pair;
 use crate::pairs::{self, Job};
+use crate::slurm::bed::Bed;
 use crate::targets::{Facts, target};
 use crate::{Attack, Tally, drawn};
 

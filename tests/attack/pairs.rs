@@ -1,9 +1,9 @@
 //! Runs pairs of lines on a cluster, those of different nodes at the same time, and reads what they did.
 
-use crate::bed::Bed;
 use crate::judge::Set;
 use crate::line::Pair;
-use crate::report::{Task, numbers};
+use crate::slurm::bed::Bed;
+use crate::slurm::task::{Task, numbers};
 use crate::targets::Target;
 use std::collections::BTreeMap;
 use std::fs;

@@ -181,7 +181,10 @@ fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
 #[test]
 fn check_tells_the_firmware_the_versions_and_the_host_that_the_node_s_files_name() {
     let place = Place::new("facts");
-    let node = place.file("node.machine", nic_placement_testing::snapshot_of("dgx-h100"));
+    let node = place.file(
+        "node.machine",
+        nic_placement_testing::snapshot_of("dgx-h100"),
+    );
     run(&format!("snapshot --unpack {node} {}", place.at("tree"))).ends(0);
     for (path, text) in [
         ("proc/sys/kernel/hostname", "gpu007.cluster.example"),

@@ -241,11 +241,7 @@ mod tests {
                 "`[2]`",
                 "a number from 0 to 8192",
             ),
-            (
-                r#""task": 4096"#,
-                "`4096`",
-                "a number from 0 to 4095",
-            ),
+            (r#""task": 4096"#, "`4096`", "a number from 0 to 4095"),
         ] {
             let failure = parse(field).err().unwrap();
             assert!(

@@ -4,13 +4,13 @@
 use super::{held, plans};
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_formats::node_file as written;
-use nic_placement_testing::synthesise::synthesise;
 use nic_placement_node::cache::NodeFile;
 use nic_placement_node::discover::manifest::{Entry, normalise};
 use nic_placement_node::discover::registered::{difference, links, registered};
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::kept::{self, Kept};
 use nic_placement_node::{confirm, platform, read_root};
+use nic_placement_testing::synthesise::synthesise;
 
 const MODELS: [&str; 6] = [
     "dgx-spark",

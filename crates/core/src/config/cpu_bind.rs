@@ -6,7 +6,7 @@
 //! the move, have one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
-//! (`tests/end_to_end/cases_hint.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
+//! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
 //! and empty without that option.
 //!
 //! ```text

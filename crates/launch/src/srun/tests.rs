@@ -48,7 +48,7 @@ fn each_spelling_of_an_option_is_read_as_getopt_reads_it() {
     }
 }
 
-/// As tests/end_to_end/cases_plan.rs sees them on a real Slurm, before the plugin.
+/// As tests/end_to_end/plan.rs sees them on a real Slurm, before the plugin.
 #[test]
 fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
     let exclusive = "-n4 --exclusive --gpus-per-task=2 x";

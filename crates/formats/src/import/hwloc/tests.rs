@@ -83,7 +83,9 @@ fn what_the_processors_are_is_told_by_the_packages() {
              </object></object></topology>"
         );
         let processor = good(&text).0.processor;
-        processor.map_or(String::new(), |of| nic_placement_testing::synthesise::modalias(&of))
+        processor.map_or(String::new(), |of| {
+            nic_placement_testing::synthesise::modalias(&of)
+        })
     };
     let info = |name: &str, value: &str| format!("<info name=\"{name}\" value=\"{value}\"/>");
     let vendor = info("CPUVendor", "GenuineIntel");
