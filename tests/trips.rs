@@ -149,15 +149,9 @@ fn nccl_reads(topology: &Topology) -> Result<(), String> {
     if topology.gpus.is_empty() || !is_known || !is_sought {
         return Ok(());
     }
-    let bus = Topology {
-        stated_paths: BTreeMap::new(),
-        ..topology.clone()
-    };
-    for bus in [Some(&bus), None] {
+    for bus in [Some(&rules::bus(topology)), None] {
         let told = |bad| format!("NCCL's file: {bad}\n{text}");
-        let all = rules::joined(&text, topology, bus).map_err(told)?;
-        all.check().map_err(told)?;
-        for ((rank, name), kind) in all.kinds(topology)? {
+        for ((rank, name), kind) in rules::kinds(&text, topology, bus).map_err(told)? {
             let nic = topology.nics.iter().find(|nic| nic.name == *name).unwrap();
             let Some(address) = nic.address else { continue };
             let expected = topology.path_type(topology.gpus[rank].address, address);

@@ -14,7 +14,6 @@ use nic_placement_fleet::audit::hostlist::compressed;
 use nic_placement_fleet::doctor::releases;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_node::platform;
-use nic_placement_testing::synthesise::modalias;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
@@ -92,11 +91,13 @@ fn nodes(lines: &[&str]) {
 /// Variables and words of srun and slurmd.
 fn slurms(lines: &[&str]) {
     let words: Vec<String> = lines.iter().map(ToString::to_string).collect();
-    let _ = cpu_bind::word_of_srun(&words, Some(lines[0]));
     let read = |name: &str| {
         let nth = name.bytes().map(usize::from).sum::<usize>() % (lines.len() + 1);
         lines.get(nth).map(|line| line.to_string())
     };
+    for are_several in [false, true] {
+        let _ = cpu_bind::word_of_srun(&words, are_several, read);
+    }
     let _ = cpu_bind::chosen(read);
     let _ = components::leader(7, read);
     for kind in ["mask_cpu:", "map_cpu:"] {

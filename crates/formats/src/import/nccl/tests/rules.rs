@@ -62,7 +62,7 @@ pub type Kinds = BTreeMap<(usize, String), PathType>;
 
 /// The address at which NCCL looks for a NIC's function: all ports of a card, and all virtual functions, are one
 /// (src/transport/net_ib/init.cc, `ncclIbGetPciPath`).
-fn sought(address: PciAddress) -> PciAddress {
+pub fn sought(address: PciAddress) -> PciAddress {
     PciAddress {
         device: 0,
         function: 0,
