@@ -130,10 +130,12 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
             return format!("{variables}srun {place}{flag} {options} {program}");
         };
         match around {
+            // `sbatch -W` asks after 2 and 10 seconds
             0 => format!(
-                "{variables}sbatch{flag} --quiet -W -o said.$$ -e said.$$.err {place} {all} <<'END'\n\
-                 #!/bin/bash\nsrun {options} {program}\nEND\n\
-                 code=$?; cat said.$$; cat said.$$.err >&2; exit $code"
+                "rm -f end; job=$({variables}sbatch{flag} --parsable -o end.out -e end.err {place} {all} <<'END'\n\
+                 #!/bin/bash\nsrun {options} {program}\necho $? > end\nEND\n) || exit\n\
+                 while squeue -h -j $job 2> /dev/null | grep -q .; do sleep 0.1; done\n\
+                 cat end.out; cat end.err >&2; exit $(cat end)"
             ),
             // the inner srun takes what slurmd set in the outer task for the user's own
             1 | 2 => format!(
