@@ -139,7 +139,10 @@ fn all_source(folder: &Path, text: &mut String) {
         let entry = entry.unwrap().path();
         if entry.is_dir() {
             all_source(&entry, text);
-        } else if entry.extension().is_some_and(|kind| kind == "rs") {
+        } else if entry
+            .extension()
+            .is_some_and(|kind| kind == "rs" || kind == "sh")
+        {
             text.push_str(&fs::read_to_string(entry).unwrap());
         }
     }
@@ -158,7 +161,8 @@ fn every_test_that_a_document_names_exists() {
                 .all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
             if sentence && word.matches('_').count() >= 4 {
                 assert!(
-                    source.contains(&format!("fn {word}(")),
+                    source.contains(&format!("fn {word}("))
+                        || source.contains(&format!("\n{word}() {{")),
                     "{name} names the test `{word}`"
                 );
             }
