@@ -428,6 +428,7 @@ fn what_the_admin_includes_is_used_whatever_speaks_against_it() {
             "port is down",
             "rate 0",
             "may not open",
+            "no uverbs",
             "no PCI function",
         ];
         let expected = if never.iter().any(|never| said.contains(never)) {
