@@ -206,10 +206,8 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         facts.heard = heard.map(|heard| heard.keys().cloned().collect());
     }
     let mut own = ProgramEnvironment::of_this_process().values();
-    let present = match is_live && present.is_empty() {
-        true => &own,
-        false => &present,
-    };
+    let takes_own = is_live && present.is_empty();
+    let present = if takes_own { &own } else { &present };
     let here = is_live.then(|| caller::here(&plan));
     let caller = Caller {
         doubts: caller::doubts(&plan, present, is_live),
