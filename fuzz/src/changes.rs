@@ -47,6 +47,9 @@ fn unescaped(text: &str) -> Vec<u8> {
     bytes
 }
 
+/// Letters that end a word or a line, and letters of several bytes.
+const ODD: &str = "\0\n,=9\" é\u{202e}🖧";
+
 /// An input with a few changes.
 pub fn changed(
     input: &[u8],
@@ -75,10 +78,10 @@ pub fn changed(
                 let piece = other[from..(from + numbers.below(200)).min(other.len())].to_vec();
                 drop(changed.splice(at..at, piece));
             }
-            _ => changed.insert(
-                at,
-                [0, b'\n', b',', b'=', 0xff, b'9', b'"', b' '][numbers.below(8)],
-            ),
+            _ => {
+                let odd = ODD.chars().nth(numbers.below(10)).unwrap_or(' ');
+                drop(changed.splice(at..at, odd.to_string().into_bytes()));
+            }
         }
     }
     changed.truncate(most);
