@@ -1,6 +1,7 @@
 //! Contradictions, unbounded values, and repairs with a diagnostic.
 
 use super::*;
+use proptest::prelude::*;
 
 /// The refusal of a text, which begins with its line.
 fn refusal(text: &str) -> String {
@@ -45,6 +46,17 @@ fn a_file_cut_anywhere_is_refused() {
     for text in [VERSION_1, VERSION_2, VERSION_3] {
         for length in (0..text.trim_end().len()).step_by(7) {
             refusal(&text[..length]);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_of_a_value_makes_the_reader_panic(text in "[^<&\"]*") {
+        for value in ["mlx4_0", "mlx5_0", "0000:04:00.0", "0x00000003", "Accelerator"] {
+            for machine in [VERSION_1, VERSION_2, VERSION_3] {
+                drop(super::super::read(&machine.replace(value, &text), provenance()));
+            }
         }
     }
 }
