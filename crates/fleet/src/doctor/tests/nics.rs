@@ -105,9 +105,9 @@ pub(super) fn ports() -> Vec<Case> {
     use PortState::{Active, Down};
     let half = || {
         let mut topology = model("dgx-h100");
-        ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"]
-            .iter()
-            .for_each(|name| with_nic(&mut topology, name, down));
+        for name in ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"] {
+            with_nic(&mut topology, name, down);
+        }
         World::of(topology)
     };
     let disabled = |nic: &mut Nic| {
@@ -117,14 +117,6 @@ pub(super) fn ports() -> Vec<Case> {
     let no_rate = |nic: &mut Nic| nic.ports[0].rate_mbps = Some(0);
     let dgx = || World::of_model("dgx-h100");
     let no_uverbs = changed("dgx-h100", "mlx5_9", |nic| nic.uverbs = None);
-    let mads = |count: usize| {
-        (0..count).fold(dgx(), |world, number| {
-            world.file(
-                &format!("sys/class/infiniband_mad/umad{number}/ibdev"),
-                "mlx5_0",
-            )
-        })
-    };
     cases! {
         check "nic-broken" {
             "all work": Ok "ports that work: 8", dgx();
@@ -150,7 +142,8 @@ pub(super) fn ports() -> Vec<Case> {
             "all there": Ok "14 RDMA devices", dgx();
             "one without": Fail "`mlx5_9` has no device node", no_uverbs;
             "nothing told": None "", World::described(model("dgx-h100"));
-            "no umad for a port": Warn "management nodes", mads(1);
+            "no umad for a port": Warn "management nodes",
+                dgx().file("sys/class/infiniband_mad/umad0/ibdev", "mlx5_0");
             "no ib_uverbs": Warn "not loaded",
                 dgx().patched(|facts| (facts.is_live, facts.has_verbs) = (true, false));
         }
@@ -160,11 +153,8 @@ pub(super) fn ports() -> Vec<Case> {
 /// All interfaces but so many hear a switch.
 fn hear(facts: &mut HostFacts, but: usize) {
     let all = facts.nics.values().flat_map(|nic| &nic.interfaces);
-    facts.heard = Some(
-        all.skip(but)
-            .map(|interface| interface.name.clone())
-            .collect(),
-    );
+    let heard = all.skip(but).map(|interface| interface.name.clone());
+    facts.heard = Some(heard.collect());
 }
 
 /// A node of RoCE, or EFA, whose interfaces say this; the first of them another thing.
@@ -175,20 +165,17 @@ fn interfaces(name: &str, others: [&str; 2], first: [&str; 2]) -> World {
             nic.netdevs.push(format!("x{number}"));
         }
     }
-    let all: Vec<(String, nic_placement_core::topology::PciAddress)> = topology
-        .nics
-        .iter()
-        .filter_map(|nic| Some((nic.netdevs[0].clone(), nic.address?)))
-        .collect();
+    let nics = topology.nics.clone();
     let mut world = World::of(topology);
-    for (number, (interface, address)) in all.iter().enumerate() {
+    for (number, nic) in nics.iter().enumerate() {
         let [state, mtu] = if number == 0 { first } else { others };
-        let place = format!("{}/net/{interface}", world.function(*address));
+        let interface = &nic.netdevs[0];
+        let place = format!("{}/net/{interface}", world.function(nic.address.unwrap()));
         let target = format!("../../{}", place.strip_prefix("sys/").unwrap());
         world = world.link(&format!("sys/class/net/{interface}"), &target);
-        world = world
-            .file(&format!("{place}/operstate"), state)
-            .file(&format!("{place}/mtu"), mtu);
+        for (name, text) in [("operstate", state), ("mtu", mtu)] {
+            world = world.file(&format!("{place}/{name}"), text);
+        }
         if state == "unknown" {
             world = world.file(&format!("{place}/carrier"), "0");
         }

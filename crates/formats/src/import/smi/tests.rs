@@ -107,10 +107,8 @@ NIC1: ibp9s0
 ";
     let (topology, findings) = load(text);
     assert_eq!(paths_of(&topology), PLAIN_PATHS);
-    assert_eq!(
-        topology.numa_node_of(topology.nics[1].address.unwrap()),
-        Some(1)
-    );
+    let nic = topology.nics[1].address.unwrap();
+    assert_eq!(topology.numa_node_of(nic), Some(1));
     assert_eq!(findings.len(), 2);
     assert!(findings[0].starts_with("`header`: ") && findings[0].ends_with("left out: `PPU0`"));
     assert!(findings[1].starts_with("`rows`: ") && findings[1].contains("`ICN2`, `MX`: "));
@@ -135,11 +133,8 @@ fn names_that_udev_gives_tell_the_link_layer() {
     }
     // an unknown link layer beside known ones would count as a third
     for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
-        assert_eq!(
-            layers("ibp3s0", kernels),
-            [LinkLayer::Unknown; 2],
-            "{kernels}"
-        );
+        let unknown = [LinkLayer::Unknown; 2];
+        assert_eq!(layers("ibp3s0", kernels), unknown, "{kernels}");
     }
 }
 
@@ -196,10 +191,8 @@ fn memory_of_gpus_is_a_node_without_cpus() {
     let (topology, _) = load(
         "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV18 0-71 0,2-3 4\nGPU1 NV18 X 72-143 1 12\n",
     );
-    assert_eq!(
-        nodes_of(&topology),
-        "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: "
-    );
+    let nodes = "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: ";
+    assert_eq!(nodes_of(&topology), nodes);
 }
 
 /// A part of [`PLAIN`], what stands in its place, and a part of what is said of it.
@@ -363,10 +356,7 @@ fn what_is_ambiguous_is_refused_with_line_and_reason() {
     });
     for (text, reason) in edits.chain(texts) {
         let refused = refusal(&text);
-        assert!(
-            refused.contains(&reason),
-            "{reason}\nfound: {refused}\n{text}"
-        );
+        assert!(refused.contains(&reason), "{reason}: {refused}\n{text}");
     }
 }
 
