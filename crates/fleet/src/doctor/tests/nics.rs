@@ -117,6 +117,14 @@ pub(super) fn ports() -> Vec<Case> {
     let no_rate = |nic: &mut Nic| nic.ports[0].rate_mbps = Some(0);
     let dgx = || World::of_model("dgx-h100");
     let no_uverbs = changed("dgx-h100", "mlx5_9", |nic| nic.uverbs = None);
+    let mads = |count: usize| {
+        (0..count).fold(dgx(), |world, number| {
+            world.file(
+                &format!("sys/class/infiniband_mad/umad{number}/ibdev"),
+                "mlx5_0",
+            )
+        })
+    };
     cases! {
         check "nic-broken" {
             "all work": Ok "ports that work: 8", dgx();
@@ -142,8 +150,7 @@ pub(super) fn ports() -> Vec<Case> {
             "all there": Ok "14 RDMA devices", dgx();
             "one without": Fail "`mlx5_9` has no device node", no_uverbs;
             "nothing told": None "", World::described(model("dgx-h100"));
-            "no umad for a port": Warn "management nodes",
-                dgx().file("sys/class/infiniband_mad/umad0/ibdev", "mlx5_0");
+            "no umad for a port": Warn "management nodes", mads(1);
             "no ib_uverbs": Warn "not loaded",
                 dgx().patched(|facts| (facts.is_live, facts.has_verbs) = (true, false));
         }
