@@ -28,24 +28,18 @@ pub fn dictionary(text: &str) -> Vec<Vec<u8>> {
 }
 
 fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        match (first, after) {
-            (b'\\', [b'x', high, low, end @ ..]) => {
-                let digits = [*high, *low];
-                let hex = std::str::from_utf8(&digits).unwrap();
-                bytes.push(u8::from_str_radix(hex, 16).unwrap());
-                rest = end;
-            }
-            (byte, after) => {
-                bytes.push(*byte);
-                rest = after;
-            }
-        }
+    let mut parts = text.split("\\x");
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at(2);
+        bytes.push(u8::from_str_radix(digits, 16).unwrap());
+        bytes.extend(rest.as_bytes());
     }
     bytes
 }
+
+/// Letters that end a word or a line, and letters of several bytes.
+const ODD: &str = "\0\n,=9\" é\u{202e}🖧a_";
 
 /// An input with a few changes.
 pub fn changed(
@@ -75,10 +69,16 @@ pub fn changed(
                 let piece = other[from..(from + numbers.below(200)).min(other.len())].to_vec();
                 drop(changed.splice(at..at, piece));
             }
-            _ => changed.insert(
-                at,
-                [0, b'\n', b',', b'=', 0xff, b'9', b'"', b' '][numbers.below(8)],
-            ),
+            _ => {
+                // a word, or nothing, is another text
+                let is_letter = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_:.".contains(byte);
+                let start = at - changed[..at].iter().rev().take_while(is_letter).count();
+                let end = at + changed[at..].iter().take_while(is_letter).count();
+                let length = numbers.below(9);
+                let letter = |_| ODD.chars().nth(numbers.below(12)).unwrap_or(' ');
+                let text: String = (0..length).map(letter).collect();
+                drop(changed.splice(start..end, text.into_bytes()));
+            }
         }
     }
     changed.truncate(most);

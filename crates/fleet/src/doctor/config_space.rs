@@ -86,26 +86,21 @@ mod tests {
 
     #[test]
     fn the_registers_are_found_behind_other_capabilities() {
-        let bytes = config_space(0x5910, Some(0x1d), Some(0x8000));
-        let space = ConfigSpace::parse(&bytes).unwrap();
-        assert_eq!(
-            space,
-            ConfigSpace {
-                device_control: Some(0x5910),
-                acs: Some(0x1d),
-                ats: Some(0x8000)
-            }
-        );
-        assert_eq!(
-            (space.read_request(), space.is_relaxed(), space.has_ats()),
-            (Some(4096), Some(true), true)
-        );
-        let space = ConfigSpace::parse(&config_space(0x2000, None, None)).unwrap();
-        assert_eq!(
-            (space.read_request(), space.is_relaxed(), space.has_ats()),
-            (Some(512), Some(false), false)
-        );
-        assert_eq!(space.acs, None);
+        for (control, acs, ats, request, is_relaxed, has_ats) in [
+            (0x5910, Some(0x1d), Some(0x8000), 4096, true, true),
+            (0x2000, None, None, 512, false, false),
+        ] {
+            let space = ConfigSpace::parse(&config_space(control, acs, ats)).unwrap();
+            let device_control = Some(control);
+            let wanted = ConfigSpace {
+                device_control,
+                acs,
+                ats,
+            };
+            assert_eq!((space, space.has_ats()), (wanted, has_ats));
+            let read = (space.read_request(), space.is_relaxed());
+            assert_eq!(read, (Some(request), Some(is_relaxed)));
+        }
     }
 
     #[test]

@@ -52,12 +52,10 @@ fn each_thing_that_another_program_says_otherwise_is_told() {
 #[test]
 fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
     let (ours, mut theirs) = (dgx(), dgx());
-    for gpu in &ours.gpus {
+    for gpu in ours.gpus.iter().map(|gpu| gpu.address) {
         for nic in ours.nics.iter().filter_map(|nic| nic.address) {
-            if theirs.path_type(gpu.address, nic) == PathType::Node {
-                theirs
-                    .stated_paths
-                    .insert((gpu.address, nic), PathType::Phb);
+            if theirs.path_type(gpu, nic) == PathType::Node {
+                theirs.stated_paths.insert((gpu, nic), PathType::Phb);
             }
         }
     }

@@ -59,27 +59,15 @@ fn names_and_targets_that_no_line_can_hold_are_escaped_and_read_back() {
 fn a_hostile_manifest_is_refused_with_the_line_and_the_reason() {
     for (text, reason) in [
         ("| lost\n", "line 2: text that belongs"),
-        (
-            "sys/../etc/passwd = x\n",
-            "line 2: `sys/../etc/passwd` is not",
-        ),
+        ("sys/../etc/passwd = x\n", "line 2: `sys/../etc/passwd`"),
         ("/etc/passwd = x\n", "line 2: `/etc/passwd` is not"),
-        (
-            "sys/\\u{2e}./\\u{2e}\\u{2e}/etc/passwd = x\n",
-            "is not a path",
-        ),
-        (
-            "sys/a -> ../../etc\n",
-            "line 2: the link's target `../../etc`",
-        ),
+        ("sys/\\u{2e}./\\u{2e}\\u{2e}/etc = x\n", "is not a path"),
+        ("sys/a -> ../../etc\n", "line 2: the link's target"),
         ("sys/a -> ../\\u{2e}\\u{2e}/etc\n", "leaves the tree"),
         ("sys/a hello\n", "line 2: expected ` = text`"),
         ("sys/a -> b\nsys/a/c = 1\n", "`sys/a/c` lies below `sys/a`"),
         // in the order of paths `a-b` stands between
-        (
-            "sys/a = 1\nsys/a-b = 1\nsys/a/b/c/\n",
-            "`sys/a/b/c` lies below",
-        ),
+        ("sys/a = 1\nsys/a-b = 1\nsys/a/b/c/\n", "`sys/a/b/c` lies"),
     ] {
         let error = parse(&format!("# nic-placement machine 1\n{text}")).unwrap_err();
         assert!(error.to_string().contains(reason), "`{text}`: {error}");
@@ -93,11 +81,7 @@ fn a_hostile_manifest_is_refused_with_the_line_and_the_reason() {
 #[test]
 fn a_link_is_resolved_where_it_stands_and_never_above_the_root() {
     for (path, target, wanted) in [
-        (
-            "sys/class/net/eth0",
-            "../../devices/x",
-            Some("sys/devices/x"),
-        ),
+        ("sys/class/net/e", "../../devices/x", Some("sys/devices/x")),
         ("sys/a", "/sys/b", Some("sys/b")),
         ("sys/a", "../../x", None),
     ] {

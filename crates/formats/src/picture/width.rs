@@ -75,17 +75,11 @@ mod tests {
     fn a_text_is_never_taken_for_narrower_than_dejavu_sans_draws_it() {
         // widths that Chromium tells for 100 px (`getComputedTextLength`)
         for (text, plain, bold) in MEASURED {
-            let of = |bold| width(text, Font { size: 100.0, bold });
-            assert!(
-                (plain..plain * 1.25).contains(&of(false)),
-                "{text}: {} is not {plain}",
-                of(false)
-            );
-            assert!(
-                (bold..bold * 1.25).contains(&of(true)),
-                "{text}: {} is not {bold}",
-                of(true)
-            );
+            for (bold, drawn) in [(false, plain), (true, bold)] {
+                let found = width(text, Font { size: 100.0, bold });
+                let is_near = (drawn..drawn * 1.25).contains(&found);
+                assert!(is_near, "{text}: {found} is not {drawn}");
+            }
         }
     }
 
@@ -107,19 +101,13 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
-        let font = Font {
-            size: 10.0,
-            bold: false,
-        };
+        let (size, bold) = (10.0, false);
+        let font = Font { size, bold };
         assert_eq!(fitted("mlx5_0", font, 100.0), "mlx5_0");
         let cut = fitted("NVIDIA H100 80GB HBM3", font, 60.0);
-        assert!(
-            cut.ends_with('…') && cut.starts_with("NVIDIA") && width(&cut, font) <= 60.0,
-            "{cut}"
-        );
-        assert_eq!(
-            fitted("a\0\u{1b}\u{202e}\u{fffe}'\\\"", font, 900.0),
-            "a\\0\\u{1b}\\u{202e}\\u{fffe}'\\\""
-        );
+        assert!(cut.ends_with('…') && cut.starts_with("NVIDIA"), "{cut}");
+        assert!(width(&cut, font) <= 60.0, "{cut}");
+        let odd = fitted("a\0\u{1b}\u{202e}\u{fffe}'\\\"", font, 900.0);
+        assert_eq!(odd, "a\\0\\u{1b}\\u{202e}\\u{fffe}'\\\"");
     }
 }

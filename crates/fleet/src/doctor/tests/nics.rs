@@ -105,9 +105,9 @@ pub(super) fn ports() -> Vec<Case> {
     use PortState::{Active, Down};
     let half = || {
         let mut topology = model("dgx-h100");
-        ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"]
-            .iter()
-            .for_each(|name| with_nic(&mut topology, name, down));
+        for name in ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"] {
+            with_nic(&mut topology, name, down);
+        }
         World::of(topology)
     };
     let disabled = |nic: &mut Nic| {
@@ -163,11 +163,8 @@ pub(super) fn ports() -> Vec<Case> {
 /// All interfaces but so many hear a switch.
 fn hear(facts: &mut HostFacts, but: usize) {
     let all = facts.nics.values().flat_map(|nic| &nic.interfaces);
-    facts.heard = Some(
-        all.skip(but)
-            .map(|interface| interface.name.clone())
-            .collect(),
-    );
+    let heard = all.skip(but).map(|interface| interface.name.clone());
+    facts.heard = Some(heard.collect());
 }
 
 /// A node of RoCE, or EFA, whose interfaces say this; the first of them another thing.
@@ -178,20 +175,17 @@ fn interfaces(name: &str, others: [&str; 2], first: [&str; 2]) -> World {
             nic.netdevs.push(format!("x{number}"));
         }
     }
-    let all: Vec<(String, nic_placement_core::topology::PciAddress)> = topology
-        .nics
-        .iter()
-        .filter_map(|nic| Some((nic.netdevs[0].clone(), nic.address?)))
-        .collect();
+    let nics = topology.nics.clone();
     let mut world = World::of(topology);
-    for (number, (interface, address)) in all.iter().enumerate() {
+    for (number, nic) in nics.iter().enumerate() {
         let [state, mtu] = if number == 0 { first } else { others };
-        let place = format!("{}/net/{interface}", world.function(*address));
+        let interface = &nic.netdevs[0];
+        let place = format!("{}/net/{interface}", world.function(nic.address.unwrap()));
         let target = format!("../../{}", place.strip_prefix("sys/").unwrap());
         world = world.link(&format!("sys/class/net/{interface}"), &target);
-        world = world
-            .file(&format!("{place}/operstate"), state)
-            .file(&format!("{place}/mtu"), mtu);
+        for (name, text) in [("operstate", state), ("mtu", mtu)] {
+            world = world.file(&format!("{place}/{name}"), text);
+        }
         if state == "unknown" {
             world = world.file(&format!("{place}/carrier"), "0");
         }

@@ -4,7 +4,7 @@ use super::cases::{Case, cases};
 use super::world::{World, model, with_function};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::HostFacts;
-use nic_placement_core::topology::{LinkRate, PciAddress, Topology};
+use nic_placement_core::topology::{LinkRate, PciAddress, PciFunction, Topology};
 
 /// A DGX H100's first GPU, the NIC beside it, the switch's upstream port above both, and its port above the NIC.
 const GPU: &str = "0000:1b:00.0";
@@ -23,11 +23,10 @@ fn rate(tenths_gt: u32, width: u32) -> Option<LinkRate> {
 /// A DGX H100 on whose links these functions have this rate now.
 fn now(functions: &[&str], tenths_gt: u32, width: u32) -> Topology {
     let mut topology = model("dgx-h100");
-    functions.iter().for_each(|of| {
-        with_function(&mut topology, at(of), |of| {
-            of.link.current = rate(tenths_gt, width)
-        })
-    });
+    for function in functions {
+        let change = |of: &mut PciFunction| of.link.current = rate(tenths_gt, width);
+        with_function(&mut topology, at(function), change);
+    }
     topology
 }
 
@@ -154,20 +153,19 @@ pub(super) fn translation() -> Vec<Case> {
     let all = |name: &str, kind: &str| {
         let mut topology = model(name);
         let functions: Vec<PciAddress> = topology.pci.iter().map(|of| of.address).collect();
-        functions
-            .into_iter()
-            .for_each(|of| with_function(&mut topology, of, |of| of.iommu = Some(kind.into())));
+        for function in functions {
+            with_function(&mut topology, function, |of| of.iommu = Some(kind.into()));
+        }
         World::of(topology)
     };
     let grouped = |groups: [&str; 2]| {
-        [GPU, NIC].iter().zip(groups).fold(
-            World::of_model("dgx-h100"),
-            |world, (function, group)| {
-                let path = format!("{}/iommu_group", world.function(at(function)));
-                let up = "../".repeat(path.split('/').count() - 2);
-                world.link(&path, &format!("{up}kernel/iommu_groups/{group}"))
-            },
-        )
+        let mut world = World::of_model("dgx-h100");
+        for (function, group) in [GPU, NIC].into_iter().zip(groups) {
+            let path = format!("{}/iommu_group", world.function(at(function)));
+            let up = "../".repeat(path.split('/').count() - 2);
+            world = world.link(&path, &format!("{up}kernel/iommu_groups/{group}"));
+        }
+        world
     };
     cases! {
         check "iommu" {

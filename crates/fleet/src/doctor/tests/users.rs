@@ -19,15 +19,10 @@ fn slurm(version: &str) -> World {
 
 /// A line of plugstack.conf: of ours, or of pyxis.
 fn line(number: usize, is_ours: bool) -> PluginLine {
+    let path = ["spank_pyxis.so", "libnic_placement.so"][usize::from(is_ours)];
     PluginLine {
         place: format!("plugstack.conf:{number}"),
-        path: if is_ours {
-            "libnic_placement.so"
-        } else {
-            "spank_pyxis.so"
-        }
-        .into(),
-        arguments: Vec::new(),
+        path: path.into(),
         ..PluginLine::default()
     }
 }
@@ -70,10 +65,8 @@ pub(super) fn installation() -> Vec<Case> {
         plugstack(vec![line], |_| {})
     };
     let unmatched = || {
-        vec![(
-            "plugstack.conf:1".to_string(),
-            "plugstack.conf.d/*".to_string(),
-        )]
+        let include = ["plugstack.conf:1", "plugstack.conf.d/*"].map(str::to_string);
+        vec![include.into()]
     };
     cases! {
         check "slurm" {

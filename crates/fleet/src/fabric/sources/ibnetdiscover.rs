@@ -306,11 +306,8 @@ mod tests {
             (" node7  mlx5_0 ", "node7", "mlx5_0"),
             ("node7", "node7", ""),
         ] {
-            assert_eq!(
-                node_and_nic(description),
-                Some((node.to_string(), nic.to_string())),
-                "`{description}`"
-            );
+            let both = Some((node.to_string(), nic.to_string()));
+            assert_eq!(node_and_nic(description), both, "`{description}`");
         }
         for description in [
             "",
@@ -330,10 +327,7 @@ mod tests {
             ("MF0;leaf1:MQM9700/U1", "leaf1"),
             ("MF0;core:CS8500/L01/U1", "core/L01/U1"),
             ("MF0;plane:Q3400/U2", "plane/U2"),
-            (
-                "Quantum Mellanox Technologies",
-                "Quantum Mellanox Technologies",
-            ),
+            ("Quantum Mellanox", "Quantum Mellanox"),
             ("leaf 1", "leaf 1"),
         ] {
             assert_eq!(switch_name(description), name, "`{description}`");

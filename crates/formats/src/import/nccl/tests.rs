@@ -149,12 +149,7 @@ fn the_maker_of_a_gpu_is_taken_from_what_the_file_says() {
     let (amd, intel, nvidia) = (GpuVendor::Amd, GpuVendor::Intel, GpuVendor::Nvidia);
     for (attributes, gpu, vendor, findings_of_it) in [
         (r#"vendor="0x8086" class="0x038000""#, "", intel, 0),
-        (
-            r#"class="0x030200""#,
-            r#"<gpu dev="0" sm="80"/>"#,
-            nvidia,
-            0,
-        ),
+        (r#"class="0x030200""#, r#"<gpu sm="80"/>"#, nvidia, 0),
         (r#"class="0x120000""#, r#"<gpu dev="0"/>"#, amd, 0),
         (r#"class="0x038000""#, r#"<gpu sm="64" gcn="906"/>"#, amd, 0),
         ("", r#"<gpu dev="0" sm="64"><xgmi/></gpu>"#, amd, 0),
@@ -290,33 +285,16 @@ fn what_is_no_topology_is_refused_with_its_line_and_its_reason() {
     let nets = "<net name=\"a\"/>".repeat(17);
     let plain = stub("0x060400");
     let plain = format!("<pci busid=\"ffff:00:00.0\">{}</pci>", many(2100, &plain));
+    let (nets, deep) = (format!("<nic>{nets}</nic>"), deep + &"</pci>".repeat(18));
+    let (nics, gpus) = (many(257, &stub("0x020000")), many(257, &stub("0x030200")));
+    let two_hosts = SAMPLE.replacen("0x5a5a", "0x5a5b", 1);
     let large = [
-        (
-            cpu(&format!("<nic>{nets}</nic>")),
-            "3",
-            "more than 16 ports",
-        ),
-        (
-            cpu(&(deep + &"</pci>".repeat(18))),
-            "3",
-            "more than 17 `<pci>`",
-        ),
-        (
-            cpu(&many(257, &stub("0x020000"))),
-            "3",
-            "more than 256 NICs",
-        ),
-        (
-            cpu(&many(257, &stub("0x030200"))),
-            "3",
-            "more than 256 GPUs",
-        ),
+        (cpu(&nets), "3", "more than 16 ports"),
+        (cpu(&deep), "3", "more than 17 `<pci>`"),
+        (cpu(&nics), "3", "more than 256 NICs"),
+        (cpu(&gpus), "3", "more than 256 GPUs"),
         (cpu(&plain.repeat(2)), "3", "more than 4096 PCI functions"),
-        (
-            SAMPLE.replacen("0x5a5a", "0x5a5b", 1),
-            "34",
-            "several hosts",
-        ),
+        (two_hosts, "34", "several hosts"),
     ];
     let small = REFUSED.lines().skip(1).map(|line| {
         let [text, at, reason] = line.splitn(3, " => ").collect::<Vec<_>>()[..] else {

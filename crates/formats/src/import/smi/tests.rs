@@ -107,10 +107,8 @@ NIC1: ibp9s0
 ";
     let (topology, findings) = load(text);
     assert_eq!(paths_of(&topology), PLAIN_PATHS);
-    assert_eq!(
-        topology.numa_node_of(topology.nics[1].address.unwrap()),
-        Some(1)
-    );
+    let nic = topology.nics[1].address.unwrap();
+    assert_eq!(topology.numa_node_of(nic), Some(1));
     assert_eq!(findings.len(), 2);
     assert!(findings[0].starts_with("`header`: ") && findings[0].ends_with("left out: `PPU0`"));
     assert!(findings[1].starts_with("`rows`: ") && findings[1].contains("`ICN2`, `MX`: "));
@@ -135,11 +133,8 @@ fn names_that_udev_gives_tell_the_link_layer() {
     }
     // an unknown link layer beside known ones would count as a third
     for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
-        assert_eq!(
-            layers("ibp3s0", kernels),
-            [LinkLayer::Unknown; 2],
-            "{kernels}"
-        );
+        let unknown = [LinkLayer::Unknown; 2];
+        assert_eq!(layers("ibp3s0", kernels), unknown, "{kernels}");
     }
 }
 
@@ -196,10 +191,8 @@ fn memory_of_gpus_is_a_node_without_cpus() {
     let (topology, _) = load(
         "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV18 0-71 0,2-3 4\nGPU1 NV18 X 72-143 1 12\n",
     );
-    assert_eq!(
-        nodes_of(&topology),
-        "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: "
-    );
+    let nodes = "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: ";
+    assert_eq!(nodes_of(&topology), nodes);
 }
 
 /// A part of [`PLAIN`], what stands in its place, and a part of what is said of it.
@@ -330,31 +323,24 @@ fn what_is_ambiguous_is_refused_with_line_and_reason() {
     let lines = |count| PLAIN.lines().take(count).collect::<Vec<_>>().join("\n");
     let cut = lines(3).replace("\tNODE\t8-15,24-31\t1\t\tN/A", "\tNO");
     let long = PLAIN.replace("ibp9s0", &"m".repeat(64));
+    let headless = &PLAIN[PLAIN.find('\n').unwrap()..];
+    let (wide, less) = (
+        format!("{wide}\nNIC0 X"),
+        format!("GPU0 {}\nGPU0 X", &wide[..800]),
+    );
     let texts = [
         ("", "no matrix of"),
         ("one GPU0 word\nand another", "no matrix of"),
         ("Failed to run topology matrix\n", "line 1: nvidia-smi says"),
-        (
-            "x\nNVIDIA-SMI has failed because",
-            "line 2: nvidia-smi says",
-        ),
-        (&lines(1), "line 1: the text ends after the header"),
-        (
-            &PLAIN[PLAIN.find('\n').unwrap()..],
-            "line 2: a row of `GPU0`",
-        ),
+        ("x\nNVIDIA-SMI has failed", "line 2: nvidia-smi says"),
+        (&lines(1), "line 1: the text ends"),
+        (headless, "line 2: a row of `GPU0`"),
         (&lines(2), "line 2: the matrix ends before"),
-        (&cut, "line 3: `NO`, which no legend below"),
-        (&long, "as the name of `NIC1`: expected 1 to 63"),
-        (
-            "GPU0 mlx5_1\nGPU0 X PIX\nmlx5_10 PIX X",
-            "line 3: no column is called `mlx5_10`",
-        ),
-        (&format!("{wide}\nNIC0 X"), "line 1: more than 256 devices"),
-        (
-            &format!("GPU0 {}\nGPU0 X", &wide[..800]),
-            "expected at most 128",
-        ),
+        (&cut, "line 3: `NO`, which no legend"),
+        (&long, "`NIC1`: expected 1 to 63"),
+        ("GPU0 mlx5_1\nGPU0 X PIX\nmlx5_10 PIX X", "`mlx5_10`"),
+        (&wide, "line 1: more than 256 devices"),
+        (&less, "expected at most 128"),
     ];
     let texts = texts.map(|(text, reason)| (text.to_string(), reason.to_string()));
     let edits = REFUSED.lines().skip(1).map(row).map(|[from, to, reason]| {
@@ -363,64 +349,36 @@ fn what_is_ambiguous_is_refused_with_line_and_reason() {
     });
     for (text, reason) in edits.chain(texts) {
         let refused = refusal(&text);
-        assert!(
-            refused.contains(&reason),
-            "{reason}\nfound: {refused}\n{text}"
-        );
+        assert!(refused.contains(&reason), "{reason}: {refused}\n{text}");
     }
 }
 
-/// Letters of a row: `i`, `x`, `h`, `n` and `s` for PIX, PXB, PHB, NODE and SYS.
-fn kind(letter: char) -> &'static str {
-    let known = [('i', "PIX"), ('x', "PXB"), ('h', "PHB"), ('n', "NODE")];
-    let found = known.iter().find(|(known, _)| *known == letter);
-    found.map_or("SYS", |(_, word)| word)
-}
-
-/// A machine as its vendor or its people state it, in rows of a matrix: each GPU's NIC.
-const STATED: [(&str, &[&str], &str); 9] = [
-    // H200 NVL, two GPUs on a switch with a NIC (NVIDIA/nccl issue 2345)
-    ("h200-nvl", &["is", "is", "si", "si"], "0 0 1 1"),
-    // HGX H100 with a storage NIC beside the rails of each half (NCCL's log of such a node)
-    (
-        "rails-and-storage",
-        &["inssn", "ninsn", "ssisn", "sssin"],
-        "0 1 2 3",
-    ),
-    // Azure ND A100 v4: pairs of GPUs and pairs of NICs on each NUMA node (ndv4-topo.xml)
-    ("azure-ndv4", &["nnss", "nnss", "ssnn", "ssnn"], "0 1 2 3"),
-    // Azure ND H100 v5: a virtual machine that hides its switches, so that only even use can choose
-    ("azure-ndv5", &["nnss", "nnss", "ssnn", "ssnn"], "0 1 2 3"),
-    // AWS p4d.24xlarge: two A100 and one EFA on each host bridge
-    (
-        "aws-p4d",
-        &[
-            "hsss", "hsss", "shss", "shss", "sshs", "sshs", "sssh", "sssh",
-        ],
-        "0 0 1 1 2 2 3 3",
-    ),
-    // LLNL's Tioga and Frontier: two dies of MI250X for each Slingshot NIC
-    ("frontier", &["hsss", "hsss", "shss", "shss"], "0 0 1 1"),
-    // DGX A100: two GPUs and two NICs at each switch
-    ("dgx-a100", &["xxss", "xxss", "ssxx", "ssxx"], "0 1 2 3"),
-    // one NIC on the first socket serves all
-    ("one-nic", &["i", "n", "s", "s"], "0 0 0 0"),
-    // a NIC that is nearer by two switches than by the host bridge
-    ("deep", &["xh", "hx"], "0 1"),
-];
+/// Rows of a matrix in letters (`i`, `x`, `h`, `n`, `s`: PIX, PXB, PHB, NODE, SYS), the NIC of each GPU, and its source.
+const STATED: &str = "
+is is si si => 0 0 1 1 => H200 NVL, two GPUs on a switch with a NIC: NVIDIA/nccl issue 2345
+inssn ninsn ssisn sssin => 0 1 2 3 => HGX H100 with a NIC for storage: NCCL's log of such a node
+nnss nnss ssnn ssnn => 0 1 2 3 => Azure ND A100 v4, half of it: ndv4-topo.xml
+nnnnssss nnnnssss nnnnssss nnnnssss ssssnnnn ssssnnnn ssssnnnn ssssnnnn => 0 1 2 3 4 5 6 7 => Azure ND H100 v5
+hsss hsss shss shss sshs sshs sssh sssh => 0 0 1 1 2 2 3 3 => AWS p4d.24xlarge, an EFA on each host bridge
+hsss hsss shss shss => 0 0 1 1 => LLNL's Tioga, two dies of MI250X for each Slingshot NIC
+xxss xxss ssxx ssxx => 0 1 2 3 => DGX A100, half of it: two GPUs and two NICs below each switch
+i n s s => 0 0 0 0 => a NIC on the first socket alone";
 
 #[test]
 fn each_gpu_of_a_stated_machine_has_the_nic_that_is_stated() {
-    for (name, rows, stated) in STATED {
-        let nics: Vec<String> = (0..rows[0].len())
-            .map(|nic| format!("mlx5_{nic}"))
-            .collect();
-        let gpus: Vec<String> = (0..rows.len()).map(|gpu| format!("GPU{gpu}")).collect();
-        let mut text = format!(
-            "{} {} CPU Affinity NUMA Affinity\n",
-            gpus.join(" "),
-            nics.join(" ")
-        );
+    let kind = |letter: char| match letter {
+        'i' => "PIX",
+        'x' => "PXB",
+        'h' => "PHB",
+        'n' => "NODE",
+        _ => "SYS",
+    };
+    for [rows, stated, source] in STATED.lines().skip(1).map(row) {
+        let rows: Vec<&str> = rows.split(' ').collect();
+        let gpus = (0..rows.len()).map(|gpu| format!("GPU{gpu}"));
+        let nics = (0..rows[0].len()).map(|nic| format!("mlx5_{nic}"));
+        let mut text = gpus.chain(nics).collect::<Vec<_>>().join(" ");
+        text += " CPU Affinity NUMA Affinity\n";
         for (gpu, row) in rows.iter().enumerate() {
             let near = (0..rows.len()).map(|other| if other == gpu { "X" } else { "NV4" });
             let words: Vec<&str> = near.chain(row.chars().map(kind)).collect();
@@ -430,9 +388,7 @@ fn each_gpu_of_a_stated_machine_has_the_nic_that_is_stated() {
         let (topology, _) = load(&text);
         let map = nic_placement_core::policy::map(&topology, &Default::default());
         let rails = map.gpus.iter().map(|gpu| map.rail(gpu.choices[0].rail));
-        let chosen: Vec<&str> = rails
-            .map(|rail| &rail.name.as_str()["mlx5_".len()..])
-            .collect();
-        assert_eq!(chosen.join(" "), stated, "{name}\n{text}");
+        let chosen: Vec<&str> = rails.map(|rail| &rail.name.as_str()[5..]).collect();
+        assert_eq!(chosen.join(" "), stated, "{source}\n{text}");
     }
 }

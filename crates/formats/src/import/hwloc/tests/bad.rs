@@ -1,6 +1,7 @@
 //! Contradictions, unbounded values, and repairs with a diagnostic.
 
 use super::*;
+use proptest::prelude::*;
 
 /// The refusal of a text, which begins with its line.
 fn refusal(text: &str) -> String {
@@ -45,6 +46,17 @@ fn a_file_cut_anywhere_is_refused() {
     for text in [VERSION_1, VERSION_2, VERSION_3] {
         for length in (0..text.trim_end().len()).step_by(7) {
             refusal(&text[..length]);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_of_a_value_makes_the_reader_panic(text in "[^<&\"]*") {
+        for value in ["mlx4_0", "mlx5_0", "0000:04:00.0", "0x00000003", "Accelerator"] {
+            for machine in [VERSION_1, VERSION_2, VERSION_3] {
+                drop(super::super::read(&machine.replace(value, &text), provenance()));
+            }
         }
     }
 }
@@ -131,19 +143,9 @@ fn a_device_on_a_bus_that_its_bridge_does_not_lead_to_stays_with_a_word() {
 fn distances_that_are_not_of_all_nodes_are_not_used() {
     let row = "30 41 31 10";
     for (text, from, to, finding) in [
-        (
-            VERSION_2,
-            "1 0 2 </indexes>",
-            "1 0 </indexes>",
-            "9 values between 2 nodes",
-        ),
+        (VERSION_2, "1 0 2 </", "1 0 </", "9 values between 2"),
         (VERSION_2, row, "30 41 31", "8 values between 3 nodes"),
-        (
-            VERSION_2,
-            "1 0 2 </indexes>",
-            "1 0 7 </indexes>",
-            "9 values between 3 nodes",
-        ),
+        (VERSION_2, "1 0 2 </", "1 0 7 </", "9 values between 3"),
         (VERSION_2, row, "30 41 31 -1", "`-1`"),
         (VERSION_2, row, "30 41 31 4000000000", "`4000000000`"),
         (VERSION_1, "value=\"4.100000\"", "value=\"NaN\"", "`NaN`"),
@@ -161,18 +163,16 @@ fn distances_that_are_not_of_all_nodes_are_not_used() {
 
 #[test]
 fn what_is_not_hwlocs_is_refused() {
+    let (nul, blank) = (
+        VERSION_3.replace("new1", "new\0"),
+        " ".repeat(crate::import::MAX_BYTES + 1),
+    );
     for (text, reason) in [
         ("<system version=\"1\"/>", "line 1: an element `system`"),
         ("", "line 1: not well-formed XML"),
         ("GPU0 NIC0", "line 1: not well-formed XML"),
-        (
-            &VERSION_3.replace("new1", "new\0"),
-            "line 27: not well-formed XML",
-        ),
-        (
-            &" ".repeat(crate::import::MAX_BYTES + 1),
-            "longer than 16777216 bytes",
-        ),
+        (&nul, "line 27: not well-formed XML"),
+        (&blank, "longer than 16777216 bytes"),
     ] {
         let said = refusal(text);
         assert!(said.starts_with(reason), "{said}");

@@ -256,6 +256,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
+    fn no_text_of_a_value_makes_the_reader_panic(text in "[^<&\"]*") {
+        for value in ["mlx5_0", "0x10de", "0000:14:00.0", "16", "0x5a5a"] {
+            drop(parse(&super::SAMPLE.replace(value, &text)));
+        }
+    }
+
+    #[test]
     fn the_kind_of_every_path_in_every_tree_is_nccls(devices in devices()) {
         let numbered: Vec<_> = devices.iter().enumerate().collect();
         let mut text = "<system version=\"1\">\n".to_string();

@@ -155,6 +155,13 @@ proptest! {
     }
 
     #[test]
+    fn no_text_of_a_word_makes_the_reader_panic(text in any::<String>()) {
+        for word in ["NV6", "0-7,16-23", "mlx5_4", "GPU1", "NUMA"] {
+            drop(read(&PLAIN.replace(word, &text), Provenance::ThisSystem));
+        }
+    }
+
+    #[test]
     fn a_cut_matrix_never_says_what_the_whole_does_not(length in 0..PLAIN.len()) {
         if let Ok((topology, _)) = read(&PLAIN[..length], Provenance::ThisSystem) {
             let whole = load(PLAIN).0;
