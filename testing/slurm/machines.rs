@@ -50,14 +50,9 @@ pub fn ucx_of_all(gpus: impl IntoIterator<Item = usize>) -> Vec<String> {
     gpus.into_iter().map(ucx_of).collect()
 }
 
-/// What NCCL must get on a DGX H100: exactly the compute NICs.
+/// NCCL's list on a DGX H100: exactly the compute NICs.
 pub fn nccl_list() -> String {
     format!("={}", ucx_of_all(0..8).join(","))
-}
-
-/// What NVSHMEM must get: the same, as it spells it.
-pub fn nvshmem_list() -> String {
-    ucx_of_all(0..8).join(",")
 }
 
 /// The NUMA node of a GPU: the first four are on the first socket.
@@ -94,11 +89,6 @@ impl Task {
     /// Has it the list that NCCL must get?
     pub fn is_listed(&self) -> bool {
         self.env("NCCL_IB_HCA") == Some(&nccl_list())
-    }
-
-    /// Is a list of NICs set?
-    pub fn has_nics(&self) -> bool {
-        !self.lacks(&["UCX_NET_DEVICES", "NCCL_IB_HCA"])
     }
 
     /// Are all of its CPUs near its GPU?

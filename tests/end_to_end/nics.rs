@@ -176,7 +176,7 @@ fn a_nic_that_one_tasks_cgroup_denies_is_replaced_for_it_alone_and_nccls_list_st
         // the next best, not none
         all(&placed, |task| {
             let is_nearest = task.ucx() == [ucx_of(task.local())];
-            is_nearest == !(is_denied && task.local() == 1)
+            is_nearest != (is_denied && task.local() == 1)
                 && task.ucx().len() == 1
                 && task.is_listed()
         });

@@ -3,7 +3,7 @@
 use crate::jobs::{RANKS, Way};
 use crate::slurm::bed::Ran;
 use crate::slurm::machines::{cpus_near, numa_node_of, ucx_of, ucx_of_all};
-use crate::slurm::task::{Task, numbers};
+use crate::slurm::task::Task;
 
 /// The NICs of a rank's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +40,9 @@ impl Rank {
 
     /// The GPU that it computes on.
     fn gpu(&self) -> usize {
-        match self.task.gpus()[..] {
-            [] => panic!("no GPU: {:?}", self.task),
-            [only] => only,
-            ref several => several[self.local % several.len()],
-        }
+        let gpus = self.task.gpus();
+        assert!(!gpus.is_empty(), "{:?}", self.task);
+        gpus[self.local % gpus.len()]
     }
 
     fn nics(&self) -> Nics {
@@ -68,10 +66,8 @@ impl Rank {
 
     /// The memory is its GPU's, that of its CPUs, or anywhere.
     fn has_good_memory(&self) -> bool {
-        let Some(nodes) = self.task.mem().strip_prefix("preferred-many:") else {
-            return self.task.mem() == "default";
-        };
-        numbers(nodes).contains(&numa_node_of(self.gpu()))
+        let (mode, nodes) = self.task.policy();
+        mode == "default" || nodes.contains(&numa_node_of(self.gpu()))
     }
 }
 
@@ -87,13 +83,11 @@ impl Ranks {
     pub fn of(ran: &Ran) -> Ranks {
         let mut all: Vec<Rank> = ran.tasks.iter().map(Rank::of).collect();
         all.sort_by_key(|rank| rank.local);
+        let told = "put `nic-placement exec --` before the ranks";
         Ranks {
             all,
             ended: ran.stdout.contains("ended: 0\n"),
-            told: ran
-                .stdout
-                .matches("put `nic-placement exec --` before the ranks")
-                .count(),
+            told: ran.stdout.matches(told).count(),
         }
     }
 
@@ -134,25 +128,23 @@ pub fn faults(way: &Way, without: &Ranks, ranks: &Ranks) -> Vec<String> {
     }
     for (number, rank) in ranks.all.iter().enumerate() {
         let before = without.all.get(number).unwrap_or(rank);
-        let (cpus, had) = (rank.task.cpus(), before.task.cpus());
+        let (task, bare) = (&rank.task, &before.task);
+        let (cpus, had) = (task.cpus(), bare.cpus());
         // the job has 14 for each rank
         let as_good = rank.is_near() && cpus.len() >= had.len().min(14);
-        let checks = [
+        let same_gpus = (task.gpus(), task.open()) == (bare.gpus(), bare.open());
+        let may_bind = way.nics != Nics::None || task.mem() == bare.mem();
+        for (what, holds) in [
             ("NICs", rank.nics() == way.nics),
-            (
-                "GPUs",
-                (rank.task.gpus(), rank.task.open()) == (before.task.gpus(), before.task.open()),
-            ),
+            ("GPUs", same_gpus),
             ("CPUs", if way.near { as_good } else { cpus == had }),
             ("memory", rank.has_good_memory()),
-            (
-                "memory changed",
-                way.nics != Nics::None || rank.task.mem() == before.task.mem(),
-            ),
-        ];
-        let wrong = checks.iter().filter(|(_, holds)| !holds);
-        found
-            .extend(wrong.map(|(what, _)| format!("rank {}: {what}: {:?}", rank.local, rank.task)));
+            ("memory changed", may_bind),
+        ] {
+            if !holds {
+                found.push(format!("rank {}: {what}: {task:?}", rank.local));
+            }
+        }
     }
     found
 }
