@@ -31,31 +31,13 @@ NIC0: mlx5_10
 NIC1: mlx5_11
 ";
 
-/// The rows of a matrix that begin with these letters: a row's name and its cells.
-fn rows<'t>(text: &'t str, begins: &str) -> Vec<Vec<&'t str>> {
-    let rows = text.lines().filter(|line| line.starts_with(begins));
-    rows.map(|row| row.split_whitespace().collect()).collect()
-}
-
 #[test]
-fn gpus_are_shown_line_by_line_as_nvidia_smi_shows_them_and_decide_nothing() {
+fn words_between_gpus_decide_nothing() {
     let machine =
         Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/azure-nd96isr-h100-v5");
     let text = fs::read_to_string(machine.join("topo-m.txt")).unwrap();
     let place = Place::new("between-gpus");
     let file = place.file("topo", &text);
-    let shown = printed(&["show", "--topology", &file]);
-    let theirs = rows(&text, "GPU");
-    let theirs = theirs.iter().map(|row| &row[..9]);
-    let ours = rows(&shown, "GPU");
-    assert_eq!(
-        ours.iter().map(|row| &row[..9]).collect::<Vec<_>>(),
-        theirs.collect::<Vec<_>>()
-    );
-    let words: Vec<&str> = shown.split_whitespace().collect();
-    let words = words.join(" ");
-    assert!(words.contains("NV# so many NVLinks"), "{shown}");
-    assert!(words.contains("no decision uses it"), "{shown}");
     let other = place.file("other", &text.replace("NV18", "SYS"));
     let [plan, same] = [&file, &other].map(|file| {
         let plan = printed(&["plan", "--topology", file, "--gpus-per-task", "1", "--why"]);
