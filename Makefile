@@ -46,6 +46,7 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	# the fuzzers are a workspace of their own, whose lock file forgets what ours gained
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
@@ -72,7 +73,7 @@ attack:         ## srun lines by chance, each without and with the plugin, judge
 fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EACH=600 RUNS=10000000 (a C++ compiler)
 	fuzz/run.sh $(TARGET)
 
-slow:           ## the input of each parser that costs most: TARGET=name BLOCKS=1000000000, or BY=time
+slow:           ## the input of each target that costs most: TARGET=name BLOCKS=1000000000
 	fuzz/run.sh slow $(TARGET)
 
 sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)
@@ -81,13 +82,10 @@ sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitize
 # need PROGRAM,PACKAGE: said before anything is built
 need = @command -v $(1) > /dev/null || { echo '$@: no `$(1)`: Debian has it in $(2)' >&2; exit 1; }
 
-# judged by the tests that lie beside it, without those that take longest; the seed makes two runs alike
-SHARD ?= 0/40
-mutants:        ## does a test notice each small change to what decides? SHARD=0/40 IN=crates/core/src/maps.rs (cargo-mutants)
-	CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=8 PROPTEST_RNG_SEED=1 $(CARGO) mutants -p nic-placement-core \
-		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- --lib -- \
-		policy:: bind:: gpus:: libraries:: maps:: plan:: placement:: wish:: \
-		--skip eight_gpus_on_eight --skip more_interfaces_than_a_variable
+# a sample by names, so that a later tree has the same one; FIGURES
+mutants: N = 120
+mutants:        ## does a test of core notice each small change to what decides? N=120 SEED=46 IN='bind gpus' (cargo-mutants, tree-sitter of PyPI)
+	$(PYTHON) tests/mutants.py -n $(N) --seed $(or $(SEED),46) $(IN)
 
 test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries

@@ -216,47 +216,43 @@ mod tests {
     #[test]
     fn a_number_that_does_not_fit_is_told_with_its_field_and_what_is_allowed() {
         let parse = |field: &str| {
-            let request =
-                format!(r#"{{"format": "nic-placement request", "version": 1, {field}}}"#);
-            Request::parse(&request)
+            let head = r#""format": "nic-placement request", "version": 1"#;
+            let parsed = Request::parse(&format!("{{{head}, {field}}}"));
+            parsed
                 .map(|(request, _)| request)
                 .map_err(|failure| failure.to_string())
         };
-        for (field, told) in [
-            (
-                r#""tasks": -1"#,
-                "`-1`, expected `tasks` to be a number from 1 to 4096, or a list such as",
-            ),
-            (
-                r#""tasks": "8""#,
-                "`\"8\"`, expected `tasks` to be a number from 1 to 4096, or a list such as",
-            ),
+        let tasks = "expected `tasks` to be a number from 1 to 4096,";
+        for (field, found, expected) in [
+            (r#""tasks": -1"#, "`-1`", tasks),
+            (r#""tasks": "8""#, "`\"8\"", tasks),
             (
                 r#""tasks": [{"gpu": "0"}]"#,
-                "unknown field `gpu`, expected `gpus`",
+                "unknown field `gpu`",
+                "expected `gpus`",
             ),
             (
                 r#""gpus_per_task": 1.5"#,
-                "`1.5`, expected `gpus_per_task` to be a number from 0 to 4096",
+                "`1.5`",
+                "a number from 0 to 4096",
             ),
             (
                 r#""cpus_per_task": [2]"#,
-                "`[2]`, expected `cpus_per_task` to be a number from 0 to 8192",
+                "`[2]`",
+                "a number from 0 to 8192",
             ),
-            (
-                r#""task": 4096"#,
-                "`4096`, expected `task` to be a number from 0 to 4095",
-            ),
+            (r#""task": 4096"#, "`4096`", "a number from 0 to 4095"),
         ] {
             let failure = parse(field).err().unwrap();
-            assert!(failure.contains(told), "{field}: {failure}");
+            assert!(
+                failure.contains(found) && failure.contains(expected),
+                "{field}: {failure}"
+            );
         }
         let request =
             parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();
         assert!(request.lists.is_some_and(|tasks| tasks.len() == 1));
-        assert_eq!(
-            (request.task, request.gpus_per_task, request.cpus_per_task),
-            (Some(0), None, None)
-        );
+        let numbers = (request.task, request.gpus_per_task, request.cpus_per_task);
+        assert_eq!(numbers, (Some(0), None, None));
     }
 }

@@ -438,4 +438,4 @@ impl Situation<'_> {
 #[allow(dead_code, reason = "the end-to-end tests also judge memory")]
 mod judge;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

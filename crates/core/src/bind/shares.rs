@@ -188,33 +188,31 @@ impl Flow<'_> {
 mod tests {
     use super::*;
     use crate::bind::judge;
+    use crate::bind::tests::set;
     use proptest::prelude::*;
-
-    fn shares(lists: &[&str]) -> Vec<f64> {
-        let masks: Vec<CpuSet> = lists
-            .iter()
-            .map(|list| CpuSet::from_list(list).unwrap())
-            .collect();
-        fair(&masks.iter().collect::<Vec<_>>())
-            .into_iter()
-            .map(|share| share as f64 / ONE as f64)
-            .collect()
-    }
 
     #[test]
     fn a_share_is_what_a_task_has_when_all_run() {
-        assert_eq!(shares(&["0-3", "4-5"]), [4.0, 2.0]);
-        assert_eq!(shares(&["0-3", "0-3"]), [2.0, 2.0]);
-        assert_eq!(
-            shares(&["0-3", "0-1"]),
-            [2.0, 2.0],
-            "the first has the others"
-        );
-        assert_eq!(shares(&["55", "55", "55", "55"]), [0.25; 4]);
-        assert_eq!(shares(&["0-1", "0-1", "0-5"]), [1.0, 1.0, 4.0]);
-        assert_eq!(shares(&["0-2", "1-3", "2-5"]), [2.0; 3]);
-        assert_eq!(shares(&["", "0"]), [0.0, 1.0]);
-        assert!(shares(&[]).is_empty());
+        let cases: [(&[&str], &[f64]); 8] = [
+            (&["0-3", "4-5"], &[4.0, 2.0]),
+            (&["0-3", "0-3"], &[2.0, 2.0]),
+            // the first has the others
+            (&["0-3", "0-1"], &[2.0, 2.0]),
+            (&["55", "55", "55", "55"], &[0.25; 4]),
+            (&["0-1", "0-1", "0-5"], &[1.0, 1.0, 4.0]),
+            (&["0-2", "1-3", "2-5"], &[2.0; 3]),
+            (&["", "0"], &[0.0, 1.0]),
+            (&[], &[]),
+        ];
+        for (masks, expected) in cases {
+            let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
+            let shares = fair(&masks.iter().collect::<Vec<_>>());
+            let shares: Vec<f64> = shares
+                .iter()
+                .map(|share| *share as f64 / ONE as f64)
+                .collect();
+            assert_eq!(shares, expected, "{masks:?}");
+        }
     }
 
     proptest! {

@@ -267,281 +267,218 @@ pub(crate) fn nodes_of(node: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bind::tests::{self, set};
     use crate::step::TaskGpus;
-    use crate::topology::{Gpu, GpuVendor, PciFunction, PciParent, Provenance};
 
     /// Two NUMA nodes of four CPUs; GPUs 0 and 1 on the first, 2 and 3 on the second.
     fn machine() -> Topology {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for node in 0..2u32 {
-            let cpus = (4 * node..4 * node + 4).collect();
-            topology.numa_nodes.push(NumaNode {
-                os_index: node,
-                cpus,
-                distances: Vec::new(),
-                package: None,
-            });
-            for minor in [2 * node, 2 * node + 1] {
-                let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
-                let parent = PciParent::Host("pci0000:00".parse().unwrap());
-                topology.pci.insert(PciFunction {
-                    numa_node: Some(node),
-                    ..PciFunction::new(address, parent)
-                });
-                topology.gpus.push(Gpu {
-                    minor: Some(minor),
-                    ..Gpu::new(address, GpuVendor::Nvidia)
-                });
-            }
-        }
-        topology
+        tests::machine([2, 1, 4, 1], false, &tests::dealt(4, 2))
     }
 
-    /// The NUMA nodes that a rule gives to so many tasks of a step with these GPUs, such as `0 0 1 1`.
-    fn dealt(tasks: u32, gpus: &str, rule: &str) -> Option<String> {
-        let step = Step {
+    fn step(tasks: u32, gpus: &str) -> Step {
+        Step {
             tasks,
             gpus: Some(gpus.to_string()),
             ..Step::default()
-        };
-        let task = Task {
+        }
+    }
+
+    fn under(rule: &str) -> Task {
+        Task {
             gpu_bind: Some(rule.to_string()),
             ..Task::default()
-        };
-        let nodes = nodes_by_rule(&machine(), &step, &task)?;
+        }
+    }
+
+    /// The NUMA nodes that the rule gives to each task, such as `0 0 1 1`.
+    fn nodes(topology: &Topology, step: &Step, task: &Task) -> Option<String> {
+        let nodes = nodes_by_rule(topology, step, task)?;
         let shown =
             |nodes: &Option<NodeSet>| nodes.as_ref().map_or("?".to_string(), NodeSet::to_string);
         Some(nodes.iter().map(shown).collect::<Vec<_>>().join(" "))
     }
 
     #[test]
-    fn slurm_22_05_deals_gpus_in_order() {
-        assert_eq!(
-            dealt(4, "0,1,2,3", "gpu:per_task:1").as_deref(),
-            Some("0 0 1 1")
-        );
-        assert_eq!(
-            dealt(2, "0,1,2,3", "gpu:per_task:2").as_deref(),
-            Some("0 1")
-        );
-        assert_eq!(dealt(1, "1,2", "gpu:per_task:2").as_deref(), Some("0-1"));
-        assert_eq!(
-            dealt(2, "0,1,2,3", "gpu:per_task:1").as_deref(),
-            Some("0 0"),
-            "the others stay idle"
-        );
-    }
-
-    #[test]
-    fn a_map_deals_gpus_by_local_id_and_starts_again() {
-        for rule in [
-            "gpu:map_gpu:3,0",
-            "gres/gpu:map:3,0",
-            "gres/gpu:verbose,map:3,0",
-            "gres/tmp:per_task:10+gres/gpu:map:3,0",
-            "gres/gpu:map:3,0+gres/nic:closest",
-        ] {
-            assert_eq!(
-                dealt(3, "0,1,2,3", rule).as_deref(),
+    fn a_rule_deals_gpus_where_it_tells_every_tasks_and_none_elsewhere() {
+        let all = "0,1,2,3";
+        for (tasks, gpus, rule, expected) in [
+            // Slurm 22.05 deals them in order, and the others stay idle
+            (4, all, "gpu:per_task:1", Some("0 0 1 1")),
+            (2, all, "gpu:per_task:2", Some("0 1")),
+            (1, "1,2", "gpu:per_task:2", Some("0-1")),
+            (2, all, "gpu:per_task:1", Some("0 0")),
+            // a map deals them by local id, and starts again
+            (3, all, "gpu:map_gpu:3,0", Some("1 0 1")),
+            (3, all, "gres/gpu:map:3,0", Some("1 0 1")),
+            (3, all, "gres/gpu:verbose,map:3,0", Some("1 0 1")),
+            (
+                3,
+                all,
+                "gres/tmp:per_task:10+gres/gpu:map:3,0",
                 Some("1 0 1"),
-                "{rule}"
+            ),
+            (3, all, "gres/gpu:map:3,0+gres/nic:closest", Some("1 0 1")),
+            // later releases look at the masks first
+            (4, all, "gres/gpu:per_task:1", None),
+            // fewer GPUs than it says, none for each, more than can be counted
+            (5, all, "gpu:per_task:1", None),
+            (2, all, "gpu:per_task:0", None),
+            (2, all, "gpu:per_task:18446744073709551615", None),
+            // a GPU that this node lacks, of one task or beside one that it has
+            (2, "0,9", "gpu:per_task:1", None),
+            (1, "0,9", "gpu:per_task:2", None),
+            // numbers of the node or of the job's part of it; a GPU that the step lacks
+            (2, "2,3", "gpu:map_gpu:2,3", None),
+            (2, all, "gpu:map_gpu:0,7", None),
+            // no rule, or not about GPUs
+            (2, all, "gpu:closest", None),
+            (2, all, "per_task:1", None),
+            (2, all, "nic:per_task:1", None),
+        ] {
+            let found = nodes(&machine(), &step(tasks, gpus), &under(rule));
+            assert_eq!(
+                found.as_deref(),
+                expected,
+                "{tasks} tasks, {rule} of {gpus}"
             );
         }
     }
 
     #[test]
-    fn a_rule_that_does_not_tell_every_tasks_gpus_deals_none() {
-        let untold = [
-            (
-                4,
-                "0,1,2,3",
-                "gres/gpu:per_task:1",
-                "later releases look at the masks first",
-            ),
-            (5, "0,1,2,3", "gpu:per_task:1", "fewer GPUs than it says"),
-            (2, "0,1,2,3", "gpu:per_task:0", "none for each"),
-            (
-                2,
-                "0,1,2,3",
-                "gpu:per_task:18446744073709551615",
-                "more than can be counted",
-            ),
-            (2, "0,9", "gpu:per_task:1", "a GPU that this node lacks"),
-            (
-                1,
-                "0,9",
-                "gpu:per_task:2",
-                "one of its GPUs, and not where the other is",
-            ),
-            (
-                2,
-                "2,3",
-                "gpu:map_gpu:2,3",
-                "numbers of the node or of the job's part of it",
-            ),
-            (2, "0,1,2,3", "gpu:map_gpu:0,7", "a GPU that the step lacks"),
-            (2, "0,1,2,3", "gpu:closest", "no rule at all"),
-            (2, "0,1,2,3", "per_task:1", "not about GPUs"),
-            (2, "0,1,2,3", "nic:per_task:1", "about NICs"),
-        ];
-        for (tasks, gpus, rule, why) in untold {
-            assert_eq!(dealt(tasks, gpus, rule), None, "{why}");
+    fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
+        for (promised, rule, expected) in [
+            (false, "gpu:per_task:1", true),
+            (false, "gres/gpu:per_task:2", true),
+            // as srun writes `--tres-per-task`
+            (false, "gres/tmp:per_task:10+gres/gpu:per_task:1", true),
+            (false, "gres/nic:per_task:1+gres/gpu:closest", false),
+            (false, "gres/nic:per_task:1", false),
+            (true, "gpu:closest", true),
+            (false, "gpu:map_gpu:0,0", false),
+            (false, "gpu:closest", false),
+            (false, "", false),
+        ] {
+            let known = TaskGpus {
+                by_local_id: promised.then(|| vec![GpuIndex(0)]),
+                ..TaskGpus::default()
+            };
+            let task = Task {
+                known: Some(known),
+                ..under(rule)
+            };
+            assert_eq!(have_own_gpus(&task), expected, "{promised} {rule}");
         }
     }
 
     #[test]
-    fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
-        let own = |promised: Option<Vec<GpuIndex>>, rule: &str| {
-            let known = TaskGpus {
-                by_local_id: promised,
-                ..TaskGpus::default()
-            };
-            have_own_gpus(&Task {
-                known: Some(known),
-                gpu_bind: Some(rule.to_string()),
+    fn masks_are_private_where_each_task_has_one_with_cpus_that_no_other_has() {
+        for (tasks, masks, expected) in [
+            (2, &["0-1", "4-5"][..], true),
+            (1, &["0-1"], true),
+            (2, &["0-1", "1-2"], false),
+            (2, &["0-3", "0-3"], false),
+            // Slurm starts again at the first
+            (3, &["0-1", "4-5"], false),
+            (2, &["0-1", ""], false),
+        ] {
+            let task = Task {
+                masks: masks.iter().map(|mask| set(mask)).collect(),
                 ..Task::default()
-            })
-        };
-        assert!(own(None, "gpu:per_task:1") && own(None, "gres/gpu:per_task:2"));
-        assert!(
-            own(None, "gres/tmp:per_task:10+gres/gpu:per_task:1"),
-            "as srun writes `--tres-per-task`"
-        );
-        assert!(
-            !own(None, "gres/nic:per_task:1+gres/gpu:closest") && !own(None, "gres/nic:per_task:1")
-        );
-        assert!(own(Some(vec![GpuIndex(0)]), "gpu:closest"));
-        assert!(!own(None, "gpu:map_gpu:0,0") && !own(None, "gpu:closest") && !own(None, ""));
-    }
-
-    /// Are the masks of so many tasks private?
-    fn is_private(tasks: u32, masks: &[&str]) -> bool {
-        let masks = masks
-            .iter()
-            .map(|mask| CpuSet::from_list(mask).unwrap())
-            .collect();
-        let task = Task {
-            masks,
-            ..Task::default()
-        };
-        StepTasks::new(
-            &machine(),
-            &Step {
-                tasks,
-                ..Step::default()
-            },
-            &task,
-        )
-        .are_private()
+            };
+            let (topology, step) = (machine(), step(tasks, ""));
+            let found = StepTasks::new(&topology, &step, &task).are_private();
+            assert_eq!(found, expected, "{tasks} {masks:?}");
+        }
     }
 
     #[test]
-    fn masks_are_private_where_each_task_has_one_with_cpus_that_no_other_has() {
-        assert!(is_private(2, &["0-1", "4-5"]) && is_private(1, &["0-1"]));
-        assert!(!is_private(2, &["0-1", "1-2"]), "they share a CPU");
-        assert!(!is_private(2, &["0-3", "0-3"]), "they share all");
-        assert!(
-            !is_private(3, &["0-1", "4-5"]),
-            "Slurm starts again at the first"
-        );
-        assert!(!is_private(2, &["0-1", ""]), "one has none");
+    fn masks_may_split_cores_that_were_not_read_unless_slurm_counts_all_threads_of_the_cores() {
+        let counted = |cores| Some(Counted { cpus: 2, cores });
+        for (read, masks, threads, counted, expected) in [
+            (false, &["0", "4"][..], Some(2), None, true),
+            (false, &["0", "4"], Some(2), counted(2), true),
+            (false, &["0", "4"], Some(2), counted(1), false),
+            (false, &["0-1", "4-5"], Some(2), None, false),
+            (false, &["0"], Some(2), None, false),
+            (false, &["0", "4"], None, None, false),
+            (true, &["0", "4"], Some(2), None, false),
+        ] {
+            let mut topology = machine();
+            topology.pus.retain(|_| read);
+            let step = Step {
+                counted,
+                ..step(2, "")
+            };
+            let task = Task {
+                masks: masks.iter().map(|mask| set(mask)).collect(),
+                threads_per_core: threads,
+                ..Task::default()
+            };
+            let found = StepTasks::new(&topology, &step, &task).may_differ_in_cores();
+            assert_eq!(found, expected, "{read} {masks:?} {threads:?} {counted:?}");
+        }
     }
 
     #[test]
     fn what_a_task_asked_for_is_cores_unless_slurms_count_proves_threads() {
-        let asked = |cpus_per_task, counted: Option<(u32, u32)>, cpus: &str| {
-            let counted = counted.map(|(cpus, cores)| Counted { cpus, cores });
+        for (cpus_per_task, counted, cpus, expected) in [
+            (None, None, "0-7", None),
+            // no count: a launcher's
+            (Some(2), None, "0-7", Some(2)),
+            // two cores of two threads for four CPUs
+            (Some(2), Some((4, 2)), "0-3", Some(2)),
+            // 22.05's --hint=compute_bound
+            (Some(2), Some((8, 4)), "0-7", Some(4)),
+            // `CPUs=` its cores
+            (Some(2), Some((4, 4)), "0-7", Some(4)),
+            // --exclusive: no proof
+            (Some(1), Some((16, 8)), "0-15", Some(2)),
+            // cores of one thread
+            (Some(2), Some((4, 4)), "0-3", Some(2)),
+        ] {
             let step = Step {
                 tasks: 2,
                 cpus_per_task,
-                counted,
+                counted: counted.map(|(cpus, cores)| Counted { cpus, cores }),
                 ..Step::default()
             };
-            let cpus = CpuSet::from_list(cpus).unwrap();
-            super::asked(
-                &step,
-                &Task {
-                    masks: vec![cpus.clone()],
-                    ..Task::default()
-                },
-                &cpus,
-            )
-        };
-        assert_eq!(asked(None, None, "0-7"), None);
-        assert_eq!(
-            asked(Some(2), None, "0-7"),
-            Some(2),
-            "no count: a launcher's"
-        );
-        assert_eq!(
-            asked(Some(2), Some((4, 2)), "0-3"),
-            Some(2),
-            "two cores of two threads for four CPUs"
-        );
-        assert_eq!(
-            asked(Some(2), Some((8, 4)), "0-7"),
-            Some(4),
-            "22.05's --hint=compute_bound"
-        );
-        assert_eq!(
-            asked(Some(2), Some((4, 4)), "0-7"),
-            Some(4),
-            "`CPUs=` its cores"
-        );
-        assert_eq!(
-            asked(Some(1), Some((16, 8)), "0-15"),
-            Some(2),
-            "--exclusive: no proof"
-        );
-        assert_eq!(
-            asked(Some(2), Some((4, 4)), "0-3"),
-            Some(2),
-            "cores of one thread"
-        );
+            let task = Task {
+                masks: vec![set(cpus)],
+                ..Task::default()
+            };
+            let found = asked(&step, &task, &set(cpus));
+            assert_eq!(found, expected, "{cpus_per_task:?} {counted:?} {cpus}");
+        }
     }
 
     #[test]
     fn numbers_of_gpus_are_the_runtimes_where_all_may_be_opened_and_certain_by_both_orders_elsewhere()
      {
-        // gres.conf has them by the device files, or by the PCI addresses: the first and the last are exchanged
+        // gres.conf has them by the device files, or by the PCI addresses: the first and the last
+        // are exchanged
         let mut topology = machine();
         for (gpu, minor) in [3, 1, 2, 0].into_iter().enumerate() {
             topology.gpus[gpu].minor = Some(minor);
         }
-        let nodes = |variable: Option<&str>, denied: bool| {
-            let step = Step {
-                tasks: 4,
-                gpus: Some("0,1,2,3".to_string()),
-                ..Step::default()
-            };
+        for (list, denied, expected) in [
+            // CUDA counts in PCI order
+            ("1", false, Some("0 0 1 1")),
+            ("0", true, Some("? 0 1 ?")),
+            // another list than Slurm's
+            ("7", false, None),
+        ] {
             let mut task = Task {
-                gpu_bind: Some("gpu:per_task:1".to_string()),
                 local_id: 1,
-                ..Task::default()
+                ..under("gpu:per_task:1")
             };
-            task.gpus.access = (0..4)
-                .map(|gpu| {
-                    if denied && gpu != 1 {
-                        Access::Denied
-                    } else {
-                        Access::Allowed
-                    }
-                })
-                .collect();
-            task.gpus
-                .variables
-                .extend(variable.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())));
-            let nodes = nodes_by_rule(&topology, &step, &task)?;
-            let shown =
-                |nodes: Option<NodeSet>| nodes.map_or("?".to_string(), |nodes| nodes.to_string());
-            Some(nodes.into_iter().map(shown).collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(
-            nodes(Some("1"), false).as_deref(),
-            Some("0 0 1 1"),
-            "CUDA counts in PCI order"
-        );
-        assert_eq!(nodes(Some("0"), true).as_deref(), Some("? 0 1 ?"));
-        assert_eq!(nodes(Some("7"), false), None, "another list than Slurm's");
+            let access = |gpu| match denied && gpu != 1 {
+                true => Access::Denied,
+                false => Access::Allowed,
+            };
+            task.gpus.access = (0..4).map(access).collect();
+            task.gpus.variables = [("CUDA_VISIBLE_DEVICES", list.to_string())].into();
+            let found = nodes(&topology, &step(4, "0,1,2,3"), &task);
+            assert_eq!(found.as_deref(), expected, "{list} {denied}");
+        }
     }
 }

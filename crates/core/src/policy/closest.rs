@@ -138,33 +138,19 @@ pub(super) fn explained(
 
 #[cfg(test)]
 mod tests {
-    use crate::placement::NicsEach;
+    use crate::placement::{NicsEach, Policy};
     use crate::policy::map;
-    use crate::policy::tests::{Parts, names};
+    use crate::policy::tests::{machine, names, wish};
     use crate::topology::PortState;
-    use crate::wish::Wish;
 
     #[test]
     fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
-        let parts = Parts {
-            gpus: vec![0, 1, 0, 2],
-            nics: [2, 1, 3, 1].map(|switch| (switch, 400)).to_vec(),
-        };
-        let (whole, mut broken) = (parts.topology(), parts.topology());
-        broken.nics[1].ports[0].state = PortState::Down;
-        let request = Wish {
-            nics_per_task: NicsEach::Number(1),
-            ..Wish::default()
-        };
-        let first = |topology| names(&map(topology, &request)).concat();
-        assert_eq!(
-            first(&whole),
-            ["mlx5_1:1", "mlx5_1:1", "mlx5_3:1", "mlx5_0:1"]
-        );
+        let mut node = machine(&[0, 1, 0, 2], &[2, 1, 3, 1].map(|switch| (switch, 400)));
+        let one = wish(Policy::Closest, NicsEach::Number(1));
+        let first = |topology: &_| names(&map(topology, &one)).concat().join(" ");
+        assert_eq!(first(&node), "mlx5_1:1 mlx5_1:1 mlx5_3:1 mlx5_0:1");
+        node.nics[1].ports[0].state = PortState::Down;
         // the third GPU lost its own, and the second gives way to it
-        assert_eq!(
-            first(&broken),
-            ["mlx5_1:1", "mlx5_2:1", "mlx5_1:1", "mlx5_0:1"]
-        );
+        assert_eq!(first(&node), "mlx5_1:1 mlx5_2:1 mlx5_1:1 mlx5_0:1");
     }
 }

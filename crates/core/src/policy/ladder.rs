@@ -72,67 +72,53 @@ impl Ladder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{NumaNode, Provenance};
+    use crate::bind::tests::{machine, set};
+    use crate::topology::NumaNode;
 
-    /// Four NUMA nodes of two CPUs, two on each socket, and one of memory alone.
-    fn machine(known: bool) -> Topology {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for os_index in 0..5u32 {
-            let cpus = if os_index < 4 {
-                [2 * os_index, 2 * os_index + 1].into_iter().collect()
-            } else {
-                CpuSet::new()
-            };
-            let distance = |other: u32| match (other == os_index, other / 2 == os_index / 2) {
-                (true, _) => 10,
-                (_, true) => 12,
-                _ => 32,
-            };
-            let distances = if known {
-                (0..5).map(distance).collect()
-            } else {
-                Vec::new()
-            };
-            topology.numa_nodes.push(NumaNode {
-                os_index,
-                cpus,
-                distances,
-                package: None,
-            });
+    /// Around these of four NUMA nodes of two CPUs, two on each socket, and one of memory alone.
+    fn ladder(known: bool, nodes: &[u32]) -> Ladder {
+        let mut topology = machine([2, 2, 2, 1], false, &[]);
+        topology.numa_nodes.push(NumaNode {
+            os_index: 4,
+            cpus: CpuSet::new(),
+            distances: vec![32, 32, 32, 32, 10],
+            package: None,
+        });
+        for node in &mut topology.numa_nodes {
+            node.distances.resize(5, 32);
+            node.distances.truncate(if known { 5 } else { 0 });
         }
-        topology
-    }
-
-    fn rungs(known: bool, nodes: &[u32]) -> Vec<String> {
-        let ladder = Ladder::around(&machine(known), &nodes.iter().copied().collect());
-        ladder
-            .rungs()
-            .iter()
-            .map(|rung| rung.cpus.to_string())
-            .collect()
+        Ladder::around(&topology, &nodes.iter().copied().collect())
     }
 
     #[test]
     fn the_second_rung_is_the_socket_where_a_socket_has_several_nodes() {
-        assert_eq!(rungs(true, &[3]), ["6-7", "4-7", "0-7"]);
-        assert_eq!(rungs(true, &[0, 1]), ["0-3", "0-7"]);
-        assert_eq!(rungs(true, &[0, 2]), ["0-1,4-5", "0-7"]);
-        assert_eq!(
-            rungs(false, &[3]),
-            ["6-7", "0-7"],
-            "without distances near is yes or no"
-        );
-        assert_eq!(rungs(true, &[4]), ["", "0-7"], "a node without CPUs");
+        let cases: [(_, &[u32], &[&str]); 5] = [
+            (true, &[3], &["6-7", "4-7", "0-7"]),
+            (true, &[0, 1], &["0-3", "0-7"]),
+            (true, &[0, 2], &["0-1,4-5", "0-7"]),
+            // without distances near is yes or no
+            (false, &[3], &["6-7", "0-7"]),
+            // a node without CPUs
+            (true, &[4], &["", "0-7"]),
+        ];
+        for (known, nodes, expected) in cases {
+            let ladder = ladder(known, nodes);
+            let rungs: Vec<String> = ladder
+                .rungs()
+                .iter()
+                .map(|rung| rung.cpus.to_string())
+                .collect();
+            assert_eq!(rungs, expected, "{nodes:?}");
+        }
     }
 
     #[test]
     fn a_mask_stands_on_the_lowest_rung_that_holds_all_of_it() {
-        let ladder = Ladder::around(&machine(true), &[3].into_iter().collect());
-        let rung = |list: &str| ladder.rung_of(&CpuSet::from_list(list).unwrap());
-        assert_eq!(
-            [rung("7"), rung("5-6"), rung("0"), rung("0-7")],
-            [0, 1, 2, 2]
-        );
-        assert_eq!(rung("900"), 2, "a CPU of no NUMA node");
+        let ladder = ladder(true, &[3]);
+        // the last is a CPU of no NUMA node
+        for (mask, rung) in [("7", 0), ("5-6", 1), ("0", 2), ("0-7", 2), ("900", 2)] {
+            assert_eq!(ladder.rung_of(&set(mask)), rung, "{mask}");
+        }
     }
 }

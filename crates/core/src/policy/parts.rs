@@ -128,62 +128,23 @@ fn add_idle(
 mod tests {
     use super::{Part, Problem, RailSet, add_idle};
     use crate::placement::{NicsEach, NodePlacement, Policy};
-    use crate::policy::tests::{Parts, names, parts};
+    use crate::policy::tests::{function, machine, model, names, parts, rails, wish};
     use crate::policy::{map, map_of, pairs};
-    use crate::topology::{GpuIndex, PciAddress, PciFunction, PortState, Topology};
+    use crate::topology::{GpuIndex, PciAddress, PortState, Topology};
     use crate::wish::Wish;
-    use nic_placement_node::platform;
     use proptest::prelude::*;
     use std::cmp::Reverse;
 
     fn oci(down: &[&str]) -> Topology {
-        let mut topology = platform::model("oci-bm-gpu-h100-8").unwrap();
-        for nic in topology
-            .nics
-            .iter_mut()
-            .filter(|nic| down.contains(&nic.name.as_str()))
-        {
-            nic.ports[0].state = PortState::Down;
-        }
-        topology
+        model("oci-bm-gpu-h100-8", down)
     }
 
     fn dealt(topology: &Topology, policy: Policy, nics_each: NicsEach) -> NodePlacement {
-        map(
-            topology,
-            &Wish {
-                policy,
-                nics_per_task: nics_each,
-                ..Wish::default()
-            },
-        )
+        map(topology, &wish(policy, nics_each))
     }
 
-    /// The numbers of each GPU's rails.
-    fn rails(node: &NodePlacement) -> Vec<Vec<usize>> {
-        let of_gpu = |gpu: usize| {
-            node.gpus[gpu]
-                .choices
-                .iter()
-                .map(|choice| choice.rail.0)
-                .collect()
-        };
-        (0..node.gpus.len()).map(of_gpu).collect()
-    }
-
-    /// The number of NICs that each GPU of a machine of two sockets with two switches each gets, by the
-    /// switches of GPUs and NICs.
-    fn counts(gpus: &[u8], nics: &[u8]) -> Vec<usize> {
-        let nics = nics.iter().map(|&switch| (switch, 400)).collect();
-        let topology = Parts {
-            gpus: gpus.to_vec(),
-            nics,
-        }
-        .topology();
-        rails(&dealt(&topology, Policy::Closest, NicsEach::Auto))
-            .iter()
-            .map(Vec::len)
-            .collect()
+    fn in_parts(topology: &Topology) -> NodePlacement {
+        dealt(topology, Policy::Closest, NicsEach::Auto)
     }
 
     #[test]
@@ -203,49 +164,51 @@ mod tests {
         assert_eq!(with_idle, [RailSet::first(3)]);
     }
 
-    fn pairs() -> Vec<Vec<usize>> {
-        (0..8).map(|gpu| vec![2 * gpu, 2 * gpu + 1]).collect()
-    }
-
     #[test]
-    fn a_gpu_with_two_ports_of_its_own_gets_both() {
-        let node = dealt(&oci(&[]), Policy::Closest, NicsEach::Auto);
-        assert_eq!(rails(&node), pairs());
-        let reason = "mlx5_0:1 and mlx5_1:1 are both its nearest NICs (PXB), and NCCL uses both; 400 Gb/s together";
-        assert_eq!(node.gpus[0].reason, reason);
-        let one = dealt(&oci(&[]), Policy::Closest, NicsEach::Number(1));
-        assert_eq!(
-            rails(&one),
-            (0..8).map(|gpu| vec![2 * gpu]).collect::<Vec<_>>(),
-            "a number stays a number"
+    fn a_gpu_with_two_ports_of_its_own_gets_both_and_by_a_number_the_first() {
+        for policy in [Policy::Closest, Policy::Rail] {
+            for (each, ports) in [(NicsEach::Auto, 2), (NicsEach::Number(1), 1)] {
+                let own = |gpu: usize| (2 * gpu..2 * gpu + ports).collect::<Vec<_>>();
+                let expected: Vec<_> = (0..8).map(own).collect();
+                assert_eq!(
+                    rails(&dealt(&oci(&[]), policy, each)),
+                    expected,
+                    "{policy:?} {each:?}"
+                );
+            }
+        }
+        let reason = &in_parts(&oci(&[])).gpus[0].reason;
+        let both = "mlx5_0:1 and mlx5_1:1 are both its nearest NICs (PXB), ";
+        assert!(
+            reason.starts_with(both) && reason.ends_with("; 400 Gb/s together"),
+            "{reason}"
         );
     }
 
     #[test]
     fn a_part_is_what_the_nearest_nics_give_each_of_those_who_share_them() {
-        assert_eq!(counts(&[0, 1], &[0, 1]), [1, 1]);
-        assert_eq!(counts(&[0, 0], &[0, 0, 0]), [1, 1], "no NIC is dealt twice");
-        assert_eq!(
-            counts(&[0], &[0, 0, 0]),
-            [2],
-            "its own link carries no more than two of them"
-        );
-        assert_eq!(counts(&[0, 1, 2, 3], &[0, 1, 2, 3, 3]), [1, 1, 1, 2]);
-        assert_eq!(
-            counts(&[0, 1, 2], &[0, 0, 0, 2]),
-            [1, 1, 1],
-            "a GPU without a NIC of its own shares another's"
-        );
-        assert_eq!(
-            counts(&[1, 0, 2, 2, 1], &[0, 1, 0, 2]),
-            [1; 5],
-            "the poor ones of the other switch need it"
-        );
-        assert_eq!(
-            counts(&[0], &[2, 3]),
-            [1],
-            "the connection of the sockets carries no more"
-        );
+        // the number of NICs that each GPU of a machine of two sockets with two switches each gets,
+        // by the switches of GPUs and NICs
+        let cases: [(&[u8], &[u8], &[usize]); 7] = [
+            (&[0, 1], &[0, 1], &[1, 1]),
+            // no NIC is dealt twice
+            (&[0, 0], &[0, 0, 0], &[1, 1]),
+            // its own link carries no more than two of them
+            (&[0], &[0, 0, 0], &[2]),
+            (&[0, 1, 2, 3], &[0, 1, 2, 3, 3], &[1, 1, 1, 2]),
+            // a GPU without a NIC of its own shares another's
+            (&[0, 1, 2], &[0, 0, 0, 2], &[1, 1, 1]),
+            // the poor ones of the other switch need it
+            (&[1, 0, 2, 2, 1], &[0, 1, 0, 2], &[1; 5]),
+            // the connection of the sockets carries no more
+            (&[0], &[2, 3], &[1]),
+        ];
+        for (gpus, nics, expected) in cases {
+            let with_rates: Vec<(u8, u64)> = nics.iter().map(|&switch| (switch, 400)).collect();
+            let rails = rails(&in_parts(&machine(gpus, &with_rates)));
+            let counts: Vec<usize> = rails.iter().map(Vec::len).collect();
+            assert_eq!(counts, expected, "{gpus:?} {nics:?}");
+        }
     }
 
     #[test]
@@ -253,115 +216,58 @@ mod tests {
         // four planes of 200 Gb/s are one card: behind a Gen5 link of 504 Gb/s, and behind a Gen6
         // link of twice that
         for tenths_gt in [320, 640] {
-            let mut topology = Parts {
-                gpus: vec![0],
-                nics: vec![(0, 200); 4],
-            }
-            .topology();
+            let mut topology = machine(&[0], &[(0, 200); 4]);
             let first = topology.nics[0].address.unwrap();
-            let mut function = topology.pci.get(first).unwrap().clone();
-            function.link.current.as_mut().unwrap().tenths_gt = tenths_gt;
-            function.link.max = function.link.current;
-            for (number, nic) in (0..).zip(&mut topology.nics) {
+            for number in [3, 2, 1, 0] {
                 let address = PciAddress {
                     function: number,
                     ..first
                 };
-                topology.pci.insert(PciFunction {
-                    address,
-                    ..function.clone()
+                function(&mut topology, first, |plane| {
+                    plane.address = address;
+                    plane.link.current.as_mut().unwrap().tenths_gt = tenths_gt;
+                    plane.link.max = plane.link.current;
                 });
-                nic.address = Some(address);
+                topology.nics[usize::from(number)].address = Some(address);
             }
             topology.sort();
-            let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
-            assert_eq!(rails(&node), [[0, 1, 2, 3]], "{tenths_gt}");
+            assert_eq!(rails(&in_parts(&topology)), [[0, 1, 2, 3]], "{tenths_gt}");
         }
-    }
-
-    #[test]
-    fn a_part_that_nccl_would_round_up_is_not_called_nccls() {
-        let topology = Parts {
-            gpus: vec![0, 0],
-            nics: vec![(0, 200); 5],
-        }
-        .topology();
-        let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
-        assert_eq!(
-            rails(&node).iter().map(Vec::len).collect::<Vec<_>>(),
-            [2, 2]
-        );
-        let reason = &node.gpus[0].reason;
-        assert!(
-            reason.contains("2 of its 5 nearest NICs") && !reason.contains("NCCL"),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn a_part_that_divides_the_nearest_nics_without_rest_is_called_nccls() {
-        let topology = Parts {
-            gpus: vec![0, 0],
-            nics: vec![(0, 200); 4],
-        }
-        .topology();
-        let reason = &dealt(&topology, Policy::Closest, NicsEach::Auto).gpus[0].reason;
-        assert!(
-            reason.contains("2 of its 4 nearest NICs (PIX), as NCCL uses them"),
-            "{reason}"
-        );
     }
 
     #[test]
     fn nics_of_which_one_is_not_among_the_nearest_are_no_part_of_these() {
         // the GPU's own link carries no more than the first two, and the third is the other of the
         // two that give most
-        let nics = vec![(3, 400), (3, 200), (3, 400), (0, 200), (0, 200), (0, 200)];
-        let node = dealt(
-            &Parts {
-                gpus: vec![3],
-                nics,
-            }
-            .topology(),
-            Policy::Closest,
-            NicsEach::Auto,
-        );
+        let nics = [(3, 400), (3, 200), (3, 400), (0, 200), (0, 200), (0, 200)];
+        let node = in_parts(&machine(&[3], &nics));
         assert_eq!(rails(&node), [[3, 4]]);
-        let reason = "mlx5_0:1 and mlx5_1:1 are 2 of 3 NICs up to PIX, the nearest there are; 504.1 Gb/s together";
-        assert_eq!(node.gpus[0].reason, reason);
+        let reason = &node.gpus[0].reason;
+        assert!(reason.contains("are 2 of 3 NICs up to PIX"), "{reason}");
     }
 
     #[test]
     fn nine_nics_for_eight_gpus_are_one_for_each() {
-        let mut topology = platform::model("dgx-h100").unwrap();
+        let mut topology = model("dgx-h100", &[]);
         // all of them on one switch
         let gpus: Vec<_> = topology.gpus.iter().map(|gpu| gpu.address).collect();
         let bridge = topology.pci.get(gpus[0]).unwrap().parent;
         let nics = topology.nics.iter().filter_map(|nic| nic.address);
         for address in nics.chain(gpus).collect::<Vec<_>>() {
-            let function = topology.pci.get(address).cloned().unwrap();
-            topology.pci.insert(crate::topology::PciFunction {
-                parent: bridge,
-                ..function
-            });
+            function(&mut topology, address, |function| function.parent = bridge);
         }
-        let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
+        let node = in_parts(&topology);
         assert!(node.rails.len() >= 8 && rails(&node).iter().all(|rails| rails.len() == 1));
     }
 
     #[test]
     fn a_port_that_is_down_costs_its_gpu_that_port_and_nobody_anything_else() {
-        let node = dealt(&oci(&["mlx5_4"]), Policy::Closest, NicsEach::Auto);
-        let whole = names(&dealt(&oci(&[]), Policy::Closest, NicsEach::Auto));
-        let degraded = names(&node);
-        assert_eq!(degraded[1], ["mlx5_3:1"]);
-        let others = |names: &[Vec<String>]| [&names[..1], &names[2..]].concat();
-        assert_eq!(others(&degraded), others(&whole));
-        assert!(
-            node.gpus[0].reason.contains("NCCL uses both"),
-            "{}",
-            node.gpus[0].reason
-        );
+        let node = in_parts(&oci(&["mlx5_4"]));
+        let (mut whole, degraded) = (names(&in_parts(&oci(&[]))), names(&node));
+        whole[1] = vec!["mlx5_3:1".to_string()];
+        assert_eq!(degraded, whole);
+        let reason = &node.gpus[0].reason;
+        assert!(reason.contains("NCCL uses both"), "{reason}");
     }
 
     #[test]
@@ -369,58 +275,38 @@ mod tests {
         for down in [&[][..], &["mlx5_4"]] {
             let node = dealt(&oci(down), Policy::Closest, NicsEach::Number(2));
             let reason = &node.gpus[7].reason;
-            assert!(reason.contains("the only 2 NICs up to PXB"), "{reason}");
+            assert!(reason.contains("only 2 NICs up to PXB"), "{reason}");
         }
     }
 
     #[test]
     fn the_rails_of_a_gpu_are_its_group_of_them() {
-        assert_eq!(
-            rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Auto)),
-            pairs()
-        );
-        let one = rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Number(1)));
-        assert_eq!(
-            one,
-            (0..8).map(|gpu| vec![2 * gpu]).collect::<Vec<_>>(),
-            "the first of the group"
-        );
         let node = dealt(&oci(&["mlx5_4"]), Policy::Rail, NicsEach::Auto);
         assert_eq!(names(&node)[1], ["mlx5_3:1"]);
+        let (gpu, broken) = (&node.gpus[1], "rail 3 (mlx5_4:1) is broken");
         assert_eq!(
-            node.gpus[1].reason,
-            "rail 2 (mlx5_3:1) is GPU 1's; rail 3 (mlx5_4:1) is broken"
+            gpu.reason,
+            format!("rail 2 (mlx5_3:1) is GPU 1's; {broken}")
         );
-        assert_eq!(
-            node.gpus[1].shortfall.as_deref(),
-            Some("GPU 1: rail 3 (mlx5_4:1) is broken")
-        );
-        assert_eq!(
-            names(&node)[2],
-            ["mlx5_5:1", "mlx5_6:1"],
-            "the numbers do not shift"
-        );
+        assert_eq!(gpu.shortfall, Some(format!("GPU 1: {broken}")));
+        // the numbers do not shift
+        assert_eq!(names(&node)[2], ["mlx5_5:1", "mlx5_6:1"]);
         let node = dealt(&oci(&["mlx5_3", "mlx5_4"]), Policy::Rail, NicsEach::Auto);
         assert_eq!(names(&node)[1].len(), 1);
-        let reason = "rail 2 (mlx5_3:1) and rail 3 (mlx5_4:1) is broken; in its place ";
-        assert!(
-            node.gpus[1].reason.starts_with(reason),
-            "{}",
-            node.gpus[1].reason
-        );
+        let reason = format!("rail 2 (mlx5_3:1) and {broken}; in its place ");
+        let found = &node.gpus[1].reason;
+        assert!(found.starts_with(&reason), "{found}");
     }
 
     #[test]
     fn a_job_alone_on_the_node_gets_idle_nics_beside_its_parts() {
-        let topology = oci(&[]);
-        let alone = [GpuIndex(0), GpuIndex(4)];
-        let request = Wish {
-            policy: Policy::Spread,
-            ..Wish::default()
-        };
-        let node = map_of(&topology, &request, Some(&alone), &[]);
-        assert_eq!((rails(&node)[0].len(), rails(&node)[4].len()), (8, 8));
-        assert_eq!(rails(&node)[0][..2], [0, 1]);
+        let (alone, spread) = (
+            [GpuIndex(0), GpuIndex(4)],
+            wish(Policy::Spread, NicsEach::Auto),
+        );
+        let rails = rails(&map_of(&oci(&[]), &spread, Some(&alone), &[]));
+        assert_eq!((rails[0].len(), rails[4].len()), (8, 8));
+        assert_eq!(rails[0][..2], [0, 1]);
     }
 
     proptest! {
@@ -448,7 +334,7 @@ mod tests {
             let mut topology = parts.topology();
             let failing = failing.index(topology.nics.len());
             topology.nics[failing].ports[0].state = if fails { PortState::Down } else { PortState::Active };
-            let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
+            let node = in_parts(&topology);
             let is_part = |gpu: &GpuIndex| node.gpu(*gpu).reason.contains("nearest NICs (");
             for gpu in topology.gpu_indices().filter(is_part) {
                 let pairs = pairs::pairs(&topology, &node, &Wish::default(), gpu);

@@ -69,178 +69,111 @@ pub fn shortfalls(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::{Notes, Policy, RailIndex};
-    use crate::policy::{self, Pattern, Selection};
+    use crate::placement::{NicsEach, Notes, Policy, RailIndex};
+    use crate::policy::map;
+    use crate::policy::tests::{model, patterns, wish};
     use crate::topology::{CpuSet, GpuIndex, PathType};
-    use crate::wish::{Admin, Wish};
-    use nic_placement_node::platform;
+    use crate::wish::Wish;
+    use Strictness::*;
 
-    fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
-        let notes = Notes::default();
-        lacks_by(
-            &Selection::default(),
-            strictness,
-            (gpus, rails),
-            cpus,
-            notes,
-        )
-    }
-
-    fn lacks_by(
-        selection: &Selection,
+    fn lacks(
+        excluded: &str,
         strictness: Strictness,
-        (gpus, rails): (&[usize], &[usize]),
-        cpus: &str,
+        (gpus, rails, cpus): (&[usize], &[usize], &str),
         notes: Notes,
-    ) -> Vec<String> {
-        let topology = platform::model("dgx-h100").unwrap();
-        let node = policy::map(
-            &topology,
-            &Wish {
-                admin: Admin {
-                    selection: selection.clone(),
-                    ..Admin::default()
-                },
-                ..Wish::default()
-            },
-        );
+    ) -> String {
+        let topology = model("dgx-h100", &[]);
+        let mut wish = Wish::default();
+        wish.admin.selection.exclude = patterns(excluded);
+        let gpus: Vec<GpuIndex> = gpus.iter().copied().map(GpuIndex).collect();
+        let rails = rails.iter().map(|&rail| (RailIndex(rail), PathType::Sys));
         let task = TaskPlacement {
-            gpus: gpus.iter().copied().map(GpuIndex).collect(),
-            seen: gpus.iter().copied().map(GpuIndex).collect(),
-            rails: rails
-                .iter()
-                .map(|&rail| (RailIndex(rail), PathType::Sys))
-                .collect(),
+            seen: gpus.clone(),
+            gpus,
+            rails: rails.collect(),
             cpus: CpuSet::from_list(cpus).unwrap(),
             notes,
             ..TaskPlacement::default()
         };
-        shortfalls(&topology, &node, &task, true, strictness)
+        shortfalls(&topology, &map(&topology, &wish), &task, true, strictness).join("; ")
     }
 
     #[test]
-    fn best_effort_and_strict_accept_what_is_far() {
-        for strictness in [Strictness::BestEffort, Strictness::Strict] {
-            assert!(lacks(strictness, &[0], &[7], "56-60").is_empty());
-            assert_eq!(
-                lacks(strictness, &[0], &[], "0-3"),
-                ["no NIC of this node may be chosen"]
-            );
-        }
-    }
-
-    #[test]
-    fn restricted_wants_nics_and_cpus_on_the_numa_nodes_of_the_gpus() {
-        let restricted = |gpus: &[usize], rails: &[usize], cpus: &str| {
-            lacks(Strictness::Restricted, gpus, rails, cpus)
-        };
-        assert!(restricted(&[0], &[0], "0-3").is_empty());
-        assert_eq!(
-            restricted(&[0], &[7], "0-3"),
-            ["mlx5_11:1 is not on NUMA node 0 of its GPU"]
-        );
-        assert_eq!(
-            restricted(&[0], &[0], "0-3,56"),
-            ["its CPUs 0-3,56 are not all on NUMA node 0 of its GPU"]
-        );
-        assert!(
-            restricted(&[0, 4], &[0, 4], "0-3,56").is_empty(),
-            "GPUs of two nodes may have both"
-        );
-    }
-
-    #[test]
-    fn single_numa_node_wants_all_on_one() {
-        let single =
-            |gpus: &[usize], rails: &[usize]| lacks(Strictness::SingleNumaNode, gpus, rails, "0-3");
-        assert!(single(&[0, 1], &[0, 1]).is_empty());
-        assert_eq!(single(&[0, 4], &[0, 4]), ["its GPUs are on NUMA nodes 0-1"]);
-    }
-
-    #[test]
-    fn a_task_without_gpus_is_asked_for_nothing() {
-        for strictness in [
-            Strictness::BestEffort,
-            Strictness::Restricted,
-            Strictness::SingleNumaNode,
+    fn each_word_wants_what_it_says_of_gpus_nics_and_cpus() {
+        let near = "mlx5_0 mlx5_3 mlx5_4 mlx5_5";
+        let far_nic = "mlx5_11:1 is not on NUMA node 0";
+        let (far, no_nic) = ((&[0][..], &[7][..], "56-60"), (&[0][..], &[][..], "0-3"));
+        let nothing = (&[][..], &[0, 7][..], "0-3,56");
+        for (excluded, strictness, task, said) in [
+            ("", BestEffort, far, ""),
+            ("", Strict, far, ""),
+            ("", BestEffort, no_nic, "no NIC of this node "),
+            ("", Strict, no_nic, "no NIC of this node "),
+            ("", Restricted, (&[0], &[0], "0-3"), ""),
+            ("", Restricted, (&[0], &[7], "0-3"), far_nic),
+            (
+                "",
+                Restricted,
+                (&[0], &[0], "0-3,56"),
+                "its CPUs 0-3,56 are not all",
+            ),
+            // GPUs of two nodes may have both
+            ("", Restricted, (&[0, 4], &[0, 4], "0-3,56"), ""),
+            ("", SingleNumaNode, (&[0, 1], &[0, 1], "0-3"), ""),
+            (
+                "",
+                SingleNumaNode,
+                (&[0, 4], &[0, 4], "0-3"),
+                "its GPUs are on NUMA ",
+            ),
+            // a task without GPUs is asked for nothing
+            ("", BestEffort, nothing, ""),
+            ("", Restricted, nothing, ""),
+            ("", SingleNumaNode, nothing, ""),
+            // a far NIC is the node's best where the admin excludes the near ones, and still not on
+            // one NUMA node
+            (near, Restricted, (&[0], &[0], "0-3"), ""),
+            (
+                near,
+                SingleNumaNode,
+                (&[0], &[0], "0-3"),
+                "mlx5_6:1 is not on NUMA node",
+            ),
         ] {
-            assert!(lacks(strictness, &[], &[0, 7], "0-3,56").is_empty());
+            let found = lacks(excluded, strictness, task, Notes::default());
+            assert!(found.starts_with(said), "{found}");
+            assert_eq!(
+                found.is_empty(),
+                said.is_empty(),
+                "{strictness:?} {task:?}: {found}"
+            );
+            assert!(!found.contains("; "), "{found}");
         }
-    }
-
-    #[test]
-    fn a_far_nic_is_the_nodes_best_where_the_admin_excludes_the_near_ones_and_still_not_on_one_numa_node()
-     {
-        let near = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"];
-        let exclude = near
-            .iter()
-            .map(|name| Pattern::parse(name).unwrap())
-            .collect();
-        let selection = Selection {
-            exclude,
-            ..Selection::default()
-        };
-        let lacks = |strictness| {
-            let notes = Notes::default();
-            lacks_by(&selection, strictness, (&[0], &[0]), "0-3", notes)
-        };
-        assert!(lacks(Strictness::Restricted).is_empty());
-        assert_eq!(
-            lacks(Strictness::SingleNumaNode),
-            ["mlx5_6:1 is not on NUMA node 0 of its GPU"]
-        );
     }
 
     #[test]
     fn cpus_out_of_reach_are_told_once_with_their_reason() {
-        let lacks = |missed: Option<&str>| {
+        for (missed, said) in [
+            (None, "too few CPUs there"),
+            (Some("no CPU there"), "no CPU there"),
+        ] {
             let notes = Notes {
                 far: Some("too few CPUs there".to_string()),
                 missed: missed.into_iter().map(str::to_string).collect(),
                 ..Notes::default()
             };
-            lacks_by(
-                &Selection::default(),
-                Strictness::Restricted,
-                (&[0], &[0]),
-                "56-60",
-                notes,
-            )
-        };
-        assert_eq!(lacks(None), ["too few CPUs there"]);
-        assert_eq!(lacks(Some("no CPU there")), ["no CPU there"]);
+            assert_eq!(lacks("", Restricted, (&[0], &[0], "56-60"), notes), said);
+        }
     }
 
     #[test]
     fn a_broken_rail_is_a_shortfall_of_the_task_whose_gpu_it_serves() {
-        let topology = platform::model("dgx-h100").unwrap();
-        let rails = [
-            "mlx5_0", "mlx5_99", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
-        ];
-        let rails: Vec<_> = rails
-            .iter()
-            .map(|name| crate::policy::Pattern::parse(name).unwrap())
-            .collect();
-        let node = policy::map(
-            &topology,
-            &Wish {
-                policy: Policy::Rail,
-                admin: Admin {
-                    rails,
-                    ..Admin::default()
-                },
-                ..Wish::default()
-            },
-        );
-        let shortfalls: Vec<Option<&str>> = node
-            .gpus
-            .iter()
-            .map(|gpu| gpu.shortfall.as_deref())
-            .collect();
-        assert_eq!(
-            shortfalls[..3],
-            [None, Some("GPU 1: rail 1 (mlx5_99) is broken"), None]
-        );
+        let mut wish = wish(Policy::Rail, NicsEach::Auto);
+        wish.admin.rails = patterns("mlx5_0 mlx5_99 mlx5_4 mlx5_5 mlx5_6 mlx5_9 mlx5_10 mlx5_11");
+        let node = map(&model("dgx-h100", &[]), &wish);
+        let shortfall = |gpu: usize| node.gpus[gpu].shortfall.as_deref();
+        let broken = Some("GPU 1: rail 1 (mlx5_99) is broken");
+        assert_eq!([0, 1, 2].map(shortfall), [None, broken, None]);
         assert_eq!(node.diagnostics.len(), 1, "{:?}", node.diagnostics);
     }
 }

@@ -215,56 +215,36 @@ impl<'a> Connections<'a> {
 mod tests {
     use super::*;
     use crate::policy::map;
-    use crate::policy::tests::Parts;
-    use crate::topology::{PciAddress, PcieLink};
+    use crate::policy::tests::{function, machine};
+    use crate::topology::PcieLink;
     use crate::wish::Wish;
-
-    /// The share that a GPU gets of the NIC beside it where that tells its rate or not, and only these
-    /// functions their links.
-    fn share_where_known(
-        nic_tells: bool,
-        tells: impl Fn(&Topology, PciAddress) -> bool,
-    ) -> Option<u64> {
-        let mut topology = Parts {
-            gpus: vec![0],
-            nics: vec![(0, 200)],
-        }
-        .topology();
-        for mut function in topology.pci.iter().cloned().collect::<Vec<_>>() {
-            if !tells(&topology, function.address) {
-                function.link = PcieLink::default();
-                topology.pci.insert(function);
-            }
-        }
-        if !nic_tells {
-            topology.nics[0].ports[0].rate_mbps = None;
-        }
-        map(&topology, &Wish::default()).gpus[0].choices[0].share_mbps
-    }
 
     #[test]
     fn a_share_is_told_where_a_rate_or_a_link_is_known_and_nowhere_else() {
-        assert_eq!(
-            share_where_known(false, |_, _| false),
-            None,
-            "nothing but paths"
-        );
-        assert_eq!(
-            share_where_known(true, |_, _| false),
-            Some(200_000),
-            "a port's rate"
-        );
-        let is_gpu = |topology: &Topology, address| topology.gpus[0].address == address;
-        assert_eq!(
-            share_where_known(false, is_gpu),
-            Some(UNKNOWN_RATE),
-            "the GPU's link, which is wider"
-        );
-        let is_nic = |topology: &Topology, address| topology.nics[0].address == Some(address);
-        assert_eq!(
-            share_where_known(false, is_nic),
-            Some(504_123),
-            "the NIC's link, which stands for its rate"
-        );
+        // of the GPU's link, the NIC's link and the NIC's rate those that are told
+        for (gpu, nic, rate, share) in [
+            (false, false, false, None),
+            (false, false, true, Some(200_000)),
+            // the GPU's link, which is wider
+            (true, false, false, Some(UNKNOWN_RATE)),
+            // the NIC's link, which stands for its rate
+            (false, true, false, Some(504_123)),
+        ] {
+            let mut topology = machine(&[0], &[(0, 200)]);
+            let (of_gpu, of_nic) = (topology.gpus[0].address, topology.nics[0].address.unwrap());
+            let all: Vec<_> = topology
+                .pci
+                .iter()
+                .map(|function| function.address)
+                .collect();
+            for address in all {
+                if !(gpu && address == of_gpu || nic && address == of_nic) {
+                    function(&mut topology, address, |end| end.link = PcieLink::default());
+                }
+            }
+            topology.nics[0].ports[0].rate_mbps = rate.then_some(200_000);
+            let found = map(&topology, &Wish::default()).gpus[0].choices[0].share_mbps;
+            assert_eq!(found, share, "{gpu} {nic} {rate}");
+        }
     }
 }

@@ -23,7 +23,6 @@ pub struct HostFacts {
     pub(crate) machine: Option<Machine>,
     pub(crate) functions: BTreeMap<PciAddress, Function>,
     pub(crate) nics: BTreeMap<String, NicFacts>,
-    pub(crate) has_verbs: bool,
     pub(crate) has_mads: bool,
     /// interfaces whose LLDP agent hears a switch; `None` where none was asked
     pub heard: Option<BTreeSet<String>>,

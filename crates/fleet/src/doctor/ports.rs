@@ -263,16 +263,14 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         .iter()
         .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some())
         .collect();
-    if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
-        return Vec::new();
-    }
-    if !facts.has_verbs {
-        return vec![warn(
-            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC",
-        )];
+    if nics.iter().all(|nic| nic.uverbs.is_none()) {
+        let text =
+            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
+        let is_told = facts.is_live && !nics.is_empty();
+        return Vec::from_iter(is_told.then(|| warn(text)));
     }
     let mut verdicts = Vec::new();
-    for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
+    for nic in nics.iter().filter(|nic| node.lacks_verbs(nic)) {
         verdicts.push(
             fail(format!(
                 "`{}` has no device node below /sys/class/infiniband_verbs, and others have",

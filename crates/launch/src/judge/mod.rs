@@ -10,7 +10,7 @@ pub mod uses;
 use lists::{LISTS, List, begins};
 use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
 use nic_placement_core::gpus::{positions, unequal};
-use nic_placement_core::libraries::wanted::{Fabric, is_variable_name};
+use nic_placement_core::libraries::wanted::Fabric;
 use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::step::program::program_name;
@@ -22,31 +22,14 @@ use uses::left_out;
 /// Words of a program's command that [`Checked`] knows.
 pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
-pub fn variables() -> impl Iterator<Item = &'static str> {
-    let lists = LISTS.into_iter().map(|(_, list)| list.variable);
-    let others = DOUBTS
-        .iter()
-        .flat_map(|(_, doubts)| *doubts)
-        .flat_map(|(variables, _)| variables.split_whitespace());
-    let rows = rows()
-        .flat_map(|row| row.names())
-        .filter(|name| is_variable_name(name));
-    lists.chain(others).chain(rows).chain([
-        DEVICE_ORDER,
-        "CUDA_VISIBLE_DEVICES",
-        CROSS_NIC,
-        PXN_LEVEL,
-    ])
-}
-
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 
 /// A variable, with those that are read with it; and what looks wrong in its value.
-type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
+pub type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 
-const DOUBTS: [(&str, &[Doubt]); 4] = [
+pub const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
     ("NCCL", nccl::DOUBTS),
     (
@@ -60,7 +43,7 @@ const DOUBTS: [(&str, &[Doubt]); 4] = [
 ];
 
 pub struct Checked<'a> {
-    /// the task's environment, [`variables`] of it at least
+    /// the task's environment
     pub present: &'a Present,
     pub topology: &'a Topology,
     pub node: &'a NodePlacement,

@@ -3,8 +3,9 @@
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::step::{GpuGrant, TaskGpus};
+use nic_placement_core::step::{GpuGrant, NODE_NAME, TaskGpus};
 use nic_placement_core::topology::Topology;
+use nic_placement_process::admin::hostname;
 
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
@@ -169,6 +170,14 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
         doubt: doubt.or_else(|| misspelt(values)),
         rank,
     }
+}
+
+/// Has a launcher brought Slurm's name of another node? Both Hydras lay the variables of mpiexec's
+/// node over those of their daemon's step (MPICH 5.0.2, Intel MPI 2021.19, run).
+pub fn has_brought_a_node(values: &Present) -> bool {
+    let innermost = innermost(values, &launchers(values));
+    innermost.is_some_and(|launcher| launcher.local != SLURM)
+        && hostname().split('.').next() != values.get(NODE_NAME).map(String::as_str)
 }
 
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {

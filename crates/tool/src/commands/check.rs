@@ -8,6 +8,7 @@ mod installed;
 pub(super) use installed::release;
 mod neighbours;
 
+use super::exec::variables::ProgramEnvironment;
 use super::page::{Page, Style, Text};
 use super::request::{self, NodeOptions};
 use super::{Failure, ending};
@@ -15,6 +16,7 @@ use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Wish;
+use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
 use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
@@ -203,13 +205,14 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         let heard = neighbours.as_ref();
         facts.heard = heard.map(|heard| heard.keys().cloned().collect());
     }
+    let mut own = ProgramEnvironment::of_this_process().values();
     let present = match is_live && present.is_empty() {
-        true => caller::environment(),
-        false => present,
+        true => &own,
+        false => &present,
     };
     let here = is_live.then(|| caller::here(&plan));
     let caller = Caller {
-        doubts: caller::doubts(&plan, &present, is_live),
+        doubts: caller::doubts(&plan, present, is_live),
         ..here.unwrap_or_default()
     };
     let subject = Examined {
@@ -223,7 +226,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     if options.json {
-        let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
+        let slurms_name = own.remove(NODE_NAME).filter(|_| is_live);
         let default = match installation.off {
             Some(_) => Some("nobody is placed".to_string()),
             None => installation.unasked.as_ref().map(Unasked::text),

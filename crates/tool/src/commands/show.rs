@@ -11,7 +11,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{PciAddress, Topology};
 use nic_placement_fleet::doctor::gpus;
-use nic_placement_formats::file;
+use nic_placement_formats::{file, links};
 
 /// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///
@@ -91,14 +91,22 @@ fn matrix(topology: &Topology, page: &mut Page) {
     /// `GPU255` and `NODE*` take 6 columns, and a gap.
     const ABREAST: usize = 9;
     let gpus: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
-    let with_gpus = gpus.len() > 1 && !gpus.iter().any(|gpu| gpu.is_invented());
+    let links = links::between_gpus(topology);
+    // without a bus only the links are known
+    let has_bus = |gpu: &PciAddress| !gpu.is_invented();
+    let with_gpus = gpus.len() > 1 && (!links.is_empty() || gpus.iter().all(has_bus));
     let mut shown = Vec::new();
     let mut cell = |gpu: usize, (row, of): (Option<usize>, PciAddress)| {
-        if row == Some(gpu) {
-            return "X".into();
+        // AMD's tools print one half
+        let link = row.and_then(|row| links.get(&(row, gpu)).or(links.get(&(gpu, row))));
+        match link {
+            _ if row == Some(gpu) => "X".into(),
+            Some(word) => Text::from(word),
+            None => {
+                shown.push(topology.path_type(gpus[gpu], of));
+                path(topology, gpus[gpu], of)
+            }
         }
-        shown.push(topology.path_type(gpus[gpu], of));
-        path(topology, gpus[gpu], of)
     };
     let rows = gpus.iter().enumerate().filter(|_| with_gpus);
     let rows = rows.map(|(at, gpu)| (format!("GPU{at}"), (Some(at), *gpu)));
@@ -118,10 +126,14 @@ fn matrix(topology: &Topology, page: &mut Page) {
     }
     page.legend(shown);
     if with_gpus {
-        page.item(
-            "between GPUs: ",
-            "by PCIe, as NVLinks are not read; no decision uses it",
-        );
+        let has = |kind: &str| links.values().any(|word| word.starts_with(kind));
+        let told = match (has("NV"), has("XGMI")) {
+            (true, _) => "NV# so many NVLinks",
+            (_, true) => "XGMI a link of AMD's",
+            _ => "else by PCIe, since no file here tells NVLinks",
+        };
+        let why = "to compare with nvidia-smi topo -m, no decision uses it";
+        page.item("between GPUs: ", format_args!("X itself, {told}; {why}"));
     }
     distances(topology, page);
 }

@@ -5,21 +5,16 @@ use super::*;
 
 /// All ways to put up to `most` devices below four switches, as the number below each.
 fn patterns(most: u8) -> Vec<[u8; 4]> {
-    let counts = 0..=most;
-    let pairs: Vec<[u8; 2]> = counts
-        .clone()
-        .flat_map(|a| counts.clone().map(move |b| [a, b]))
-        .collect();
-    let all = pairs
-        .iter()
-        .flat_map(|&[a, b]| pairs.iter().map(move |&[c, d]| [a, b, c, d]));
-    all.filter(|below| (1..=most).contains(&below.iter().sum()))
+    let base = u32::from(most) + 1;
+    let all =
+        (1..base.pow(4)).map(|code| [0, 1, 2, 3].map(|at| (code / base.pow(at) % base) as u8));
+    all.filter(|below| below.iter().sum::<u8>() <= most)
         .collect()
 }
 
 /// Machines with up to `most` GPUs and NICs, once for those that differ only in the order of
 /// sockets or switches.
-fn machines(most: u8) -> Vec<Parts> {
+fn machines(most: u8) -> Vec<Topology> {
     let patterns = patterns(most);
     let all = patterns
         .iter()
@@ -28,34 +23,26 @@ fn machines(most: u8) -> Vec<Parts> {
         let below = [0, 1, 2, 3].map(|switch| (gpus[switch], nics[switch]));
         below[0] <= below[1] && below[2] <= below[3] && below[..2] <= below[2..]
     };
-    let switches = |below: [u8; 4]| -> Vec<u8> {
-        (0..4)
-            .flat_map(|switch| std::iter::repeat_n(switch, below[usize::from(switch)].into()))
-            .collect()
+    let switches = |below: [u8; 4]| {
+        let each = (0..4).zip(below);
+        each.flat_map(|(switch, count)| std::iter::repeat_n(switch, count.into()))
     };
     let parts = |(gpus, nics)| Parts {
-        gpus: switches(gpus),
-        nics: switches(nics)
-            .into_iter()
-            .map(|switch| (switch, 400))
-            .collect(),
+        gpus: switches(gpus).collect(),
+        nics: switches(nics).map(|switch| (switch, 400)).collect(),
     };
-    all.filter(is_first).map(parts).collect()
+    all.filter(is_first)
+        .map(|each| parts(each).topology())
+        .collect()
 }
 
 /// Of these machines those on which an answer is better than the solver's, and the least that the
 /// worst-off GPU of the solver's gets, as a part of what it could have.
-fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
+fn losses(machines: &[Topology], each: usize) -> (usize, f64) {
     let (mut worse, mut least) = (0, 1.0f64);
-    for parts in machines {
-        let topology = parts.topology();
-        let rails = closest(&topology).rails;
-        let ways = Ways::new(
-            &topology,
-            &rails,
-            &Through::default(),
-            &vec![each; topology.gpus.len()],
-        );
+    for topology in machines {
+        let (rails, wants) = (closest(topology).rails, vec![each; topology.gpus.len()]);
+        let ways = Ways::new(topology, &rails, &Through::default(), &wants);
         let ours = solve::solve(&ways.problem);
         if let Some(better) = solve::tests::better(&ways.problem, &ours.score()) {
             worse += 1;
@@ -71,16 +58,10 @@ fn no_answer_is_better_than_the_solvers_on_a_small_machine_of_two_sockets_and_wi
  {
     // `MOST=5 cargo test -p nic-placement-core --lib -- --nocapture of_two_sockets_and` takes all
     // up to five GPUs and NICs
-    let most = std::env::var("MOST")
-        .ok()
-        .and_then(|most| most.parse().ok())
-        .unwrap_or(4);
+    let most = std::env::var("MOST").map_or(4, |most| most.parse().unwrap());
     let machines = machines(most);
     let [one, two] = [1, 2].map(|each| losses(&machines, each));
-    println!(
-        "{} machines: worse with one NIC each {one:?}, with two {two:?}",
-        machines.len()
-    );
+    println!("{}: worse with one {one:?}, two {two:?}", machines.len());
     // what the worst-off GPU gets is never less with one NIC each
     let (few, one_of, least) = if most > 4 {
         (3, 15, 0.83)

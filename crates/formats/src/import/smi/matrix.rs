@@ -2,7 +2,7 @@
 
 use super::text::TextLine;
 use super::{BadText, MAX_DEVICES, gpu_number, is_nic_number, listed};
-use crate::import::{Imported, Result, shown};
+use crate::import::{GpuLinks, Imported, Result, shown};
 use nic_placement_core::topology::{DeviceName, PathType};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,16 @@ const MAX_COLUMNS: usize = 2 * MAX_DEVICES;
 /// The most words before a row's label, which a log or `srun --label` may add.
 const MAX_PREFIX: usize = 8;
 /// The lines that nvidia-smi prints if it has no matrix.
-const FAILURES: [&str; 3] = [
-    "Failed to run topology matrix",
-    "NVIDIA-SMI has failed",
-    "No devices were found",
+const FAILURES: [(&str, &str); 3] = [
+    (
+        "Failed to run topology matrix",
+        "it does so where a software RDMA device such as `siw_eth0` exists: capture the node's sysfs instead",
+    ),
+    (
+        "NVIDIA-SMI has failed",
+        "it needs the driver of the node whose matrix is wanted",
+    ),
+    ("No devices were found", "it needs a GPU that it may see"),
 ];
 
 #[derive(Clone, Copy)]
@@ -56,6 +62,7 @@ pub struct MatrixRow {
     label: String,
     line: u32,
     cells: Vec<Cell>,
+    words: Vec<String>,
     pub rest: Vec<String>,
     pub is_open: bool,
 }
@@ -85,10 +92,10 @@ pub fn find(lines: &[TextLine]) -> Result<Matrix> {
         }
     }
     for line in lines {
-        if let Some(words) = FAILURES.iter().find(|words| line.text.contains(**words)) {
+        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
             return Err(BadText::new(
                 line.number,
-                format!("nvidia-smi says `{words}`"),
+                format!("nvidia-smi says `{words}`: {why}"),
             ));
         }
     }
@@ -156,6 +163,7 @@ fn table(
             label,
             line: line.number,
             cells: Vec::new(),
+            words: Vec::new(),
             rest: Vec::new(),
             is_open: line.is_open,
         };
@@ -204,6 +212,9 @@ impl MatrixRow {
                     ));
                 }
                 (None, _) => self.rest.push((*word).to_string()),
+            }
+            if self.rest.is_empty() {
+                self.words.push((*word).to_string());
             }
         }
         Ok(())
@@ -288,6 +299,23 @@ impl Matrix {
 
     fn column(&self, label: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == label)
+    }
+
+    /// The words between GPUs, by the positions of their numbers.
+    pub fn between_gpus(&self) -> GpuLinks {
+        let labels = self.columns.iter();
+        let mut gpus: Vec<u32> = labels.filter_map(|label| gpu_number(label)).collect();
+        gpus.sort_unstable();
+        let word = |from: u32, to: u32| {
+            let row = self.row(&format!("GPU{from}"))?;
+            row.words.get(self.column(&format!("GPU{to}"))?).cloned()
+        };
+        let mut links = GpuLinks::new();
+        for (a, from) in gpus.iter().enumerate() {
+            let others = gpus.iter().enumerate();
+            links.extend(others.filter_map(|(b, to)| Some(((a, b), word(*from, *to)?))));
+        }
+        links
     }
 
     pub fn foreign_words(&self) -> Vec<&str> {

@@ -65,13 +65,6 @@ fn set_in(text: &str) -> Vec<String> {
     names.into_iter().map(str::to_string).collect()
 }
 
-pub(super) fn environment() -> Present {
-    let known = judge::variables().chain(gpus::VARIABLES);
-    known
-        .filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)))
-        .collect()
-}
-
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
     let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {

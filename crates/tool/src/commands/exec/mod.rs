@@ -1,7 +1,7 @@
 //! `nic-placement exec`: places a process that a launcher started, and becomes its program.
 
 mod place;
-mod variables;
+pub(super) mod variables;
 
 use super::misunderstood::misunderstood;
 use super::page::Page;

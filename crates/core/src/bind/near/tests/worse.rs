@@ -51,17 +51,6 @@ impl Played {
     }
 }
 
-/// Slurm's masks of tasks with so many cores each, dealt from socket to socket of a DGX H100.
-fn in_turn(tasks: u32, cores: u32) -> Vec<CpuSet> {
-    let mask = |id: u32| {
-        let first = id / 2 * cores + id % 2 * 56;
-        (first..first + cores)
-            .flat_map(|core| [core, core + 112])
-            .collect()
-    };
-    (0..tasks).map(mask).collect()
-}
-
 fn assert_no_worse(played: &Played) {
     assert_eq!(
         played.worse(),
@@ -76,126 +65,88 @@ fn assert_no_worse(played: &Played) {
 fn a_task_that_slurm_gave_cores_for_its_cpus_keeps_them() {
     // 22.05: srun -N1 -n2 -c40 --hint=compute_bound --gpus-per-task=1, and -n5 -c20; -c counts cores
     for (tasks, cores) in [(2, 40), (5, 20)] {
-        let counted = Some(Counted {
-            cpus: 2 * tasks * cores,
-            cores: tasks * cores,
-        });
-        let masks = in_turn(tasks, cores);
-        let masks: Vec<CpuSet> = match tasks {
-            2 => masks,
+        let mut masks = in_turn(tasks, cores);
+        if tasks == 5 {
             // the fifth finds no socket with 20 cores left
-            _ => masks[..4]
-                .iter()
-                .cloned()
-                .chain([set("40-55,96-99,152-167,208-211")])
-                .collect(),
-        };
-        let gpus = (0..tasks as usize).collect();
-        let played = Played {
-            masks,
-            gpus,
-            cpus_per_task: Some(cores),
-            counted,
-            ..misdealt()
-        };
-        let lens = |lists: &[String]| lists.iter().map(|list| set(list).len()).collect::<Vec<_>>();
-        assert_eq!(
-            lens(&played.lists()),
-            vec![2 * cores as usize; tasks as usize]
-        );
-        assert_no_worse(&Played {
-            cpus_per_task: None,
-            ..played
+            masks[4] = set("40-55,96-99,152-167,208-211");
+        }
+        let played = misdealt().with(|played| {
+            (played.masks, played.gpus) = (masks, (0..tasks as usize).collect());
+            played.cpus_per_task = Some(cores);
+            played.counted = Some(Counted {
+                cpus: 2 * tasks * cores,
+                cores: tasks * cores,
+            });
         });
+        let decisions = played.decisions();
+        assert!(
+            decisions
+                .iter()
+                .all(|one| one.cpus.len() == 2 * cores as usize)
+        );
+        assert_no_worse(&played.with(|played| played.cpus_per_task = None));
     }
 }
 
 #[test]
 fn five_tasks_on_six_cpus_have_more_than_one_each() {
-    let masks = vec![set("0-1,56,112-113,168"); 5];
-    let played = Played {
-        masks,
-        gpus: (0..5).collect(),
-        cpus_per_task: None,
-        ..misdealt()
-    };
+    let played = misdealt().with(|played| {
+        played.masks = vec![set("0-1,56,112-113,168"); 5];
+        played.cpus_per_task = None;
+    });
     assert_no_worse(&played);
-    let near = played
-        .lists()
-        .iter()
-        .filter(|list| set(list).len() == 4)
-        .count();
+    // four CPUs hold three of the four tasks whose GPUs are there
+    let decisions = played.decisions();
     assert_eq!(
-        near, 3,
-        "four CPUs hold three of the four tasks whose GPUs are there"
+        decisions.iter().filter(|one| one.cpus.len() == 4).count(),
+        3
     );
 }
 
 #[test]
 fn tasks_do_not_pile_up_where_device_files_are_not_numbered_in_pci_order() {
     // the first and the last GPU of a DGX H100 have exchanged numbers
-    let exchanged = |constrained, by_pci, rule: &str| {
-        let mut played = Played {
-            rule: Some(rule.to_string()),
-            ..misdealt()
-        };
-        for (gpu, minor) in [(0, 7), (7, 0)] {
-            played.topology.gpus[gpu].minor = Some(minor);
-        }
-        let order = if by_pci {
-            (0..8).collect()
-        } else {
-            vec![7, 1, 2, 3, 4, 5, 6, 0]
-        };
-        played.numbers = Numbers {
-            order,
-            constrained,
-            is_odd: false,
-        };
-        played
-    };
+    let mut exchanged = misdealt();
+    (
+        exchanged.topology.gpus[0].minor,
+        exchanged.topology.gpus[7].minor,
+    ) = (Some(7), Some(0));
     for (constrained, by_pci) in [(false, false), (false, true), (true, false), (true, true)] {
-        for rule in ["gpu:per_task:1", "gpu:map_gpu:0,1,2,3,4,5,6,7"] {
-            let played = exchanged(constrained, by_pci, rule);
+        for rule in [per_task(), map_gpu(&[0, 1, 2, 3, 4, 5, 6, 7])] {
+            let mut order: Vec<usize> = (0..8).collect();
+            if !by_pci {
+                order.swap(0, 7);
+            }
+            let played = exchanged.with(|played| {
+                played.rule = rule;
+                (played.numbers.order, played.numbers.constrained) = (order, constrained);
+            });
             assert_no_worse(&played);
-            let moved = played
-                .lists()
+            // ranks 1, 3, 4 and 6.  Where a cgroup leaves each task its own GPU, the two exchanged
+            // ones are not certain, and neither task moves
+            let (found, before) = (played.lists(), played.before());
+            let moved = found
                 .iter()
-                .zip(&played.masks)
-                .filter(|(list, mask)| set(list) != **mask)
-                .count();
-            // where a cgroup leaves each task its own GPU, the two exchanged ones are not certain, and neither task moves
-            assert_eq!(
-                moved, 4,
-                "ranks 1, 3, 4 and 6, {constrained} {by_pci} {rule}"
-            );
+                .zip(&before)
+                .filter(|(found, before)| found != before);
+            assert_eq!(moved.count(), 4, "{constrained} {by_pci} {:?}", played.rule);
         }
     }
 }
 
 #[test]
 fn cores_of_its_own_are_never_fewer_than_slurm_gave() {
-    // another job has socket 0 but one core: eight tasks of 14 CPUs have 7 cores each, most on the other socket
-    let mask = |id: u32| -> CpuSet {
-        let first = 56 + 7 * id;
-        (first..first + 7)
-            .flat_map(|core| [core, core + 112])
-            .collect()
-    };
-    let first: CpuSet = [55, 167]
-        .into_iter()
-        .chain((57..63).flat_map(|core| [core, core + 112]))
-        .collect();
-    let masks: Vec<CpuSet> = [first].into_iter().chain((1..8).map(mask)).collect();
-    let busy = Played {
-        masks,
-        cpus_per_task: Some(14),
-        bind: Bind::Core,
-        ..misdealt()
-    };
+    // another job has socket 0 but one core: eight tasks of 14 CPUs have 7 cores each, most on the
+    // other socket
+    let mut masks = vec![set("55,167").union(&cores_of(57, 6))];
+    masks.extend((1..8).map(|id| cores_of(56 + 7 * id, 7)));
+    let busy = misdealt().asking(14).with(|played| {
+        (played.masks, played.bind) = (masks, Bind::Core);
+    });
     assert_no_worse(&busy);
+    let decisions = busy.decisions();
     assert!(
-        busy.lists().iter().all(|list| set(list).len() == 14),
+        decisions.iter().all(|one| one.cpus.len() == 14),
         "{:?}",
         busy.lists()
     );
@@ -203,28 +154,27 @@ fn cores_of_its_own_are_never_fewer_than_slurm_gave() {
 
 #[test]
 fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
+    let under = |played: &Played, how: &str| -> Vec<String> {
+        let mem_bind = Some(how.to_string());
+        let step = Step {
+            mem_bind,
+            ..played.step()
+        };
+        let decisions = played.decided(&step);
+        decisions.iter().map(|one| one.cpus.to_string()).collect()
+    };
     for bind in [Bind::Auto, Bind::Core, Bind::Numa] {
         for how in ["map_mem:", "mask_mem:", "rank", "local"] {
-            let played = Played { bind, ..misdealt() };
-            let step = Step {
-                mem_bind: Some(how.to_string()),
-                ..played.step()
-            };
-            let lists: Vec<String> = played
-                .decided(&step)
-                .iter()
-                .map(|cpus| cpus.cpus.to_string())
-                .collect();
-            let before: Vec<String> = played.masks.iter().map(ToString::to_string).collect();
-            assert_eq!(lists, before, "{bind:?} --mem-bind={how}");
+            let played = misdealt().with(|played| played.bind = bind);
+            assert_eq!(
+                under(&played, how),
+                played.before(),
+                "{bind:?} --mem-bind={how}"
+            );
         }
     }
-    let none = Step {
-        mem_bind: Some("none".to_string()),
-        ..misdealt().step()
-    };
     assert_eq!(
-        misdealt().decided(&none)[1].cpus.to_string(),
+        under(&misdealt(), "none")[1],
         "4-5,116-117",
         "nothing is bound"
     );
@@ -232,21 +182,19 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
 
 #[test]
 fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
-    let unbound = Played {
-        masks: vec![set("0-223"); 4],
-        gpus: (0..4).collect(),
-        ..misdealt()
-    };
-    let cpus = |job_cores| {
+    let unbound = misdealt().with(|played| played.masks = vec![set("0-223"); 4]);
+    // 208 CPUs are other jobs', none is, and Slurm does not count
+    for (job_cores, cpus) in [
+        (Some(8), "0-223"),
+        (Some(112), SOCKETS[0]),
+        (None, SOCKETS[0]),
+    ] {
         let step = Step {
             job_cores,
             ..unbound.step()
         };
-        unbound.decided(&step)[0].cpus.to_string()
-    };
-    assert_eq!(cpus(Some(8)), "0-223", "208 CPUs are other jobs'");
-    assert_eq!(cpus(Some(112)), "0-55,112-167");
-    assert_eq!(cpus(None), "0-55,112-167", "Slurm does not count");
+        assert_eq!(unbound.decided(&step)[0].cpus, set(cpus), "{job_cores:?}");
+    }
 }
 
 /// GPUs whose device files are numbered in any order, and gres.conf by these, by the PCI addresses, or as an admin wrote it.
@@ -330,16 +278,10 @@ fn any_masks() -> impl Strategy<Value = Played> {
                 .map(|mask: CpuSet| if mask.is_empty() { all.clone() } else { mask })
                 .collect();
             let in_order: Vec<usize> = (0..tasks).collect();
-            let listed = |gpus: &[usize]| {
-                gpus.iter()
-                    .map(usize::to_string)
-                    .collect::<Vec<_>>()
-                    .join(",")
-            };
             let gpus = gpus[..tasks].to_vec();
             let (gpus, rule) = match rule {
-                0 => (in_order, Some("gpu:per_task:1".to_string())),
-                1 => (gpus.clone(), Some(format!("gpu:map_gpu:{}", listed(&gpus)))),
+                0 => (in_order, per_task()),
+                1 => (gpus.clone(), map_gpu(&gpus)),
                 // a GPU for each task, in an unknown order
                 2 => (
                     (0..tasks).map(|id| (id * 3 + 1) % 8).collect(),
@@ -373,50 +315,27 @@ proptest! {
 
 #[test]
 fn a_task_beside_one_with_cores_of_its_own_does_not_come_farther() {
-    let masks = vec![set("2-4,6,8-9,13,15,19-22,25,28-29,31"); 2];
-    let topology = machine(2, 4, 2, 8);
-    let played = Played {
-        topology,
-        masks,
-        gpus: vec![0, 1],
-        cpus_per_task: Some(1),
-        counted: None,
-        rule: Some("gpu:per_task:1".to_string()),
-        bind: Bind::Core,
-        numbers: Numbers {
-            order: (0..8).collect(),
-            constrained: false,
-            is_odd: false,
-        },
-    };
-    assert_no_worse(&played);
+    let masks = ["2-4,6,8-9,13,15,19-22,25,28-29,31"; 2];
+    let played = mapped(machine(2, 4, 2, 8), masks, [0, 1]).asking(1);
+    assert_no_worse(&played.with(|played| {
+        (played.rule, played.bind) = (per_task(), Bind::Core);
+    }));
 }
 
 #[test]
 fn a_core_to_oneself_is_not_changed_for_half_of_one_where_the_nodes_cores_were_not_read() {
-    // `--hint=multithread`: three cores, of which the last has one task; tasks 0 and 4 have their GPUs on the other socket
-    let masks: Vec<CpuSet> = ["0", "56", "112", "168", "57"].map(set).into();
-    let rule = |map: &str| Some(format!("gpu:map_gpu:{map}"));
-    let dealt = Played {
-        masks,
-        gpus: vec![4, 5, 0, 7, 2],
-        rule: rule("4,5,0,7,2"),
-        cpus_per_task: None,
-        counted: Some(Counted { cpus: 5, cores: 3 }),
-        ..misdealt()
-    };
-    let before: Vec<String> = dealt.masks.iter().map(ToString::to_string).collect();
-    assert_eq!(dealt.lists(), before, "task 4 would share a core");
-    let mut unread = dealt.clone();
-    unread.topology.pus.clear();
-    assert_eq!(unread.lists(), before);
+    // `--hint=multithread`: three cores, of which the last has one task; tasks 0 and 4 have their
+    // GPUs on the other socket
+    let (topology, counted) = (machine(2, 1, 56, 8), Counted { cpus: 5, cores: 3 });
+    let masks = ["0", "56", "112", "168", "57"];
+    let dealt = mapped(topology, masks, [4, 5, 0, 7, 2]);
+    let dealt = dealt.with(|played| played.counted = Some(counted));
+    assert_eq!(dealt.lists(), masks, "task 4 would share a core");
+    let unread = dealt.with(|played| played.topology.pus.clear());
+    assert_eq!(unread.lists(), masks);
     // two tasks to each core: a task that changes places has half of one before and afterwards
-    let masks = ["0", "56", "112", "168", "57", "169"].map(set).into();
-    let even = Played {
-        masks,
-        gpus: vec![4, 5, 0, 7, 2, 6],
-        rule: rule("4,5,0,7,2,6"),
-        ..unread
-    };
+    let masks = ["0", "56", "112", "168", "57", "169"];
+    let even = mapped(unread.topology, masks, [4, 5, 0, 7, 2, 6]);
+    let even = even.with(|played| played.counted = Some(counted));
     assert_eq!(even.lists(), ["57", "56", "112", "168", "0", "169"]);
 }

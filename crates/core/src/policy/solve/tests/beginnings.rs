@@ -2,19 +2,21 @@
 
 use super::*;
 
-/// GPUs without a link that is too narrow for a rail.
 fn near(kinds: &[Vec<u8>]) -> Problem {
-    Machine::new(
-        &vec![400_000; kinds[0].len()],
-        kinds,
-        &vec![504_000; kinds.len()],
-    )
-    .problem()
+    wide(&vec![400_000; kinds[0].len()], kinds).problem()
 }
 
 /// The rail of each GPU in a simple answer.
 fn rails(begun: Solved) -> Vec<usize> {
     lists(&begun.rails_of).concat()
+}
+
+/// The first GPU keeps the first rail.
+fn kept(mut problem: Problem) -> Problem {
+    let mut keeps = vec![None; problem.gpus()];
+    keeps[0] = Some(RailSet::first(1));
+    problem.keep(&keeps);
+    problem
 }
 
 fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
@@ -23,40 +25,29 @@ fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
 }
 
 #[test]
-fn the_nearest_rails_are_those_with_the_fewest_users() {
-    assert_eq!(rails(start::nearest(&alike(4, 4).problem())), [0, 1, 2, 3]);
-    assert_eq!(rails(start::nearest(&alike(4, 2).problem())), [0, 1, 0, 1]);
-    let two_near = near(&[vec![0, 0, 3], vec![0, 0, 3], vec![0, 0, 3]]);
-    assert_eq!(rails(start::nearest(&two_near)), [0, 1, 0]);
-    let mut kept = alike(3, 3).problem();
-    kept.keep(&[Some(RailSet::first(1)), None, None]);
-    assert_eq!(
-        rails(start::nearest(&kept)),
-        [0, 1, 2],
-        "a GPU that keeps a rail is one of its users"
-    );
-}
-
-#[test]
 fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_one_that_gives_more()
 {
-    let problem = near(&[vec![0, 3], vec![0, 3]]);
-    let (nearest, richest) = (start::nearest(&problem), start::richest(&problem));
-    assert_eq!((rails(nearest), rails(richest)), (vec![0, 0], vec![0, 1]));
-    let problem = near(&[vec![0, 4], vec![0, 4]]);
-    assert_eq!(
-        rails(start::richest(&problem)),
-        [0, 0],
-        "half of the near one is more"
+    let (far, farther) = (
+        near(&[vec![0, 3], vec![0, 3]]),
+        near(&[vec![0, 4], vec![0, 4]]),
     );
-    let kept = [Some(RailSet::first(1)), None];
-    let mut problem = alike(2, 2).problem();
-    problem.keep(&kept);
-    assert_eq!(
-        rails(start::richest(&problem)),
-        [0, 1],
-        "a GPU that keeps a rail crosses it"
-    );
+    for (problem, nearest, richest) in [
+        // of the nearest those with the fewest users
+        (alike(4, 4).problem(), &[0, 1, 2, 3][..], None),
+        (alike(4, 2).problem(), &[0, 1, 0, 1], None),
+        (near(&vec![vec![0, 0, 3]; 3]), &[0, 1, 0], None),
+        // half of the near one is more than a farther one gives
+        (far, &[0, 0], Some([0, 1])),
+        (farther, &[0, 0], Some([0, 0])),
+        // a GPU that keeps a rail is one of its users, and crosses it
+        (kept(alike(3, 3).problem()), &[0, 1, 2], None),
+        (kept(alike(2, 2).problem()), &[0, 1], Some([0, 1])),
+    ] {
+        assert_eq!(rails(start::nearest(&problem)), nearest);
+        if let Some(expected) = richest {
+            assert_eq!(rails(start::richest(&problem)), expected);
+        }
+    }
 }
 
 #[test]

@@ -14,28 +14,23 @@ fn machines(
     (gpus, rails).prop_flat_map(move |(gpus, rails)| {
         let rate = prop_oneof![4 => Just(400_000u64), 1 => Just(200_000), 1 => Just(100_000)];
         let link = prop_oneof![4 => Just(504_000u64), 1 => Just(252_000), 1 => Just(126_000)];
-        let kinds = prop::collection::vec(prop::collection::vec(0u8..5, rails), gpus);
-        let uplinks = prop::collection::vec(
-            (prop_oneof![Just(504_000u64), Just(252_000)], any::<u64>()),
-            0..=shared,
-        );
-        (
+        let uplink = (prop_oneof![Just(504_000u64), Just(252_000)], any::<u64>());
+        let parts = (
             prop::collection::vec(rate, rails),
-            kinds,
+            prop::collection::vec(prop::collection::vec(0u8..5, rails), gpus),
             prop::collection::vec(link, gpus),
-            uplinks,
-        )
-            .prop_map(move |(rates, kinds, links, uplinks)| {
-                let mut machine = Machine::new(&rates, &kinds, &links).wanting(each);
-                for (capacity, bits) in uplinks {
-                    let ways =
-                        (0..gpus * rails).filter(|way| bits.rotate_right(*way as u32) & 3 == 0);
-                    let ways: Vec<(usize, usize)> =
-                        ways.map(|way| (way / rails, way % rails)).collect();
-                    machine = machine.shared(capacity, &ways);
-                }
-                machine
-            })
+            prop::collection::vec(uplink, 0..=shared),
+        );
+        parts.prop_map(move |(rates, kinds, links, uplinks)| {
+            let mut machine = Machine::new(&rates, &kinds, &links).wanting(each);
+            for (capacity, bits) in uplinks {
+                let ways = (0..gpus * rails).filter(|way| bits.rotate_right(*way as u32) & 3 == 0);
+                let ways: Vec<(usize, usize)> =
+                    ways.map(|way| (way / rails, way % rails)).collect();
+                machine = machine.shared(capacity, &ways);
+            }
+            machine
+        })
     })
 }
 
@@ -110,12 +105,8 @@ proptest! {
     #[test]
     fn a_farther_rail_changes_nothing_for_gpus_that_have_a_near_one_each(gpus in 1usize..=8, far in 2u8..5) {
         let near = |gpu: usize, rail: usize| if gpu == rail { 0 } else { 3 };
-        let kinds = |rails: usize| -> Vec<Vec<u8>> {
-            (0..gpus).map(|gpu| (0..rails).map(|rail| if rail == gpus { far } else { near(gpu, rail) }).collect()).collect()
-        };
-        let links = vec![504_000; gpus];
-        let before = rail_of(&Machine::new(&vec![400_000; gpus], &kinds(gpus), &links));
-        let after = rail_of(&Machine::new(&vec![400_000; gpus + 1], &kinds(gpus + 1), &links));
-        prop_assert_eq!(before, after);
+        let kind = |gpu, rail| if rail == gpus { far } else { near(gpu, rail) };
+        let with = |rails| rail_of(&wide(&vec![400_000; rails], &kinds(gpus, rails, kind)));
+        prop_assert_eq!(with(gpus), with(gpus + 1));
     }
 }
