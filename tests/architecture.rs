@@ -75,9 +75,14 @@ const READER: &[&str] = &[
 /// Files that may hold `unsafe`: the system calls, the hooks, and the functions that C calls.
 const UNSAFE: &[&str] = &["crates/sys/", "src/lib.rs", "crates/capi/src/lib.rs"];
 
+type Reserved = (
+    &'static [&'static str],
+    &'static [&'static [&'static str]],
+    &'static str,
+);
 /// Parts of paths that only some files may name: `(parts, files, rule)`, a path as `::std::fs::read::`.  Free for all are a type
 /// that holds an open file but opens none, and a constant, which makes no system call.
-const RESERVED: [(&[&str], &[&[&str]], &str); 6] = [
+const RESERVED: [Reserved; 6] = [
     (
         &["^::slurm_spank::"],
         &[PLUGIN],
@@ -198,7 +203,7 @@ fn reserved_breach(file: &str, path: &[String]) -> Option<String> {
         (_, Some(end)) => written.ends_with(end),
         _ => written.contains(part),
     };
-    let breaks = |rule: &&(&[&str], &[&[&str]], &str)| {
+    let breaks = |rule: &&Reserved| {
         rule.0.iter().any(names) && !rule.1.iter().any(|files| is_in(file, files))
     };
     let rule = RESERVED.iter().find(breaks)?.2;
