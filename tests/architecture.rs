@@ -66,77 +66,30 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 2] = [
     ("config", "libraries", &["wanted"]),
 ];
 
-const PLUGIN: &[&str] = &["src/"];
-const TOOL: &[&str] = &["crates/tool/src/"];
-const READER: &[&str] = &[
-    "crates/node/src/discover/root.rs",
-    "crates/node/src/discover/root/",
-];
 /// Files that may hold `unsafe`: the system calls, the hooks, and the functions that C calls.
-const UNSAFE: &[&str] = &["crates/sys/", "src/lib.rs", "crates/capi/src/lib.rs"];
+const UNSAFE: &str = "crates/sys/ src/lib.rs crates/capi/src/lib.rs";
 
-type Reserved = (
-    &'static [&'static str],
-    &'static [&'static [&'static str]],
-    &'static str,
-);
-/// Parts of paths that only some files may name: `(parts, files, rule)`, a path as `::std::fs::read::`.  Free for all are a type
-/// that holds an open file but opens none, and a constant, which makes no system call.
-const RESERVED: [Reserved; 6] = [
-    (
-        &["^::slurm_spank::"],
-        &[PLUGIN],
-        "only the plugin names `slurm_spank`",
-    ),
-    (
-        &["^::libc::"],
-        &[UNSAFE],
-        "only `sys` and two lib.rs call `libc`",
-    ),
-    (
-        &["^::std::fs::", "::File::"],
-        &[READER, TOOL],
-        "only `discover::root` and the tool open files",
-    ),
-    // there may be a pipe, or no end
-    (
-        &[
-            "::File::open::$",
-            "::fs::read::$",
-            "::fs::read_to_string::$",
-        ],
-        &[READER],
-        "only `discover::root` reads files",
-    ),
-    (
-        &["^::std::env::"],
-        &[PLUGIN, TOOL],
-        "only the plugin and the tool see the environment",
-    ),
-    (
-        &[
-            "^::std::time::",
-            "::Instant::",
-            "::SystemTime::",
-            "::thread::spawn::$",
-            "::thread::scope::$",
-            "::thread::Builder::$",
-        ],
-        &[TOOL],
-        "no clock and no thread outside the tool",
-    ),
-];
+/// Parts of paths, the files that alone may name them, and the rule: a path as `::std::fs::read::`, a file by its beginning.  Free
+/// for all are a type that holds an open file but opens none, and a constant, which makes no system call.
+const RESERVED: &str = "
+^::slurm_spank:: | src/ | only the plugin names `slurm_spank`
+^::libc:: | crates/sys/ src/lib.rs crates/capi/src/lib.rs | only `sys` and two lib.rs call `libc`
+^::std::fs:: ::File:: | crates/node/src/discover/root crates/tool/src/ | only `discover::root` and the tool open files
+::File::open::$ ::fs::read::$ ::fs::read_to_string::$ | crates/node/src/discover/root | only `discover::root` reads files
+^::std::env:: | src/ crates/tool/src/ | only the plugin and the tool see the environment
+^::std::time:: ::Instant:: ::SystemTime:: ::thread::spawn::$ ::thread::scope::$ ::thread::Builder::$ | crates/tool/src/ | no clock and no thread outside the tool
+";
 
 const MAX_LINES: usize = 640;
 
-fn is_in(file: &str, files: &[&str]) -> bool {
-    files.iter().any(|begin| file.starts_with(begin))
+fn is_in(file: &str, files: &str) -> bool {
+    files.split(' ').any(|begin| file.starts_with(begin))
 }
 
 /// The root of a crate forbids it for all of its files; of the plugin and of `capi` each file does.
 fn must_forbid_unsafe(file: &str) -> bool {
     let is_root = file.ends_with("src/lib.rs") || file.ends_with("src/main.rs");
-    (is_root || is_in(file, &["src/", "crates/capi/src/"])) && !is_in(file, UNSAFE)
+    (is_root || is_in(file, "src/ crates/capi/src/")) && !is_in(file, UNSAFE)
 }
 
 // ---- the rules ----
@@ -198,16 +151,17 @@ fn reserved_breach(file: &str, path: &[String]) -> Option<String> {
     if is_constant || written.ends_with("::File::") {
         return None;
     }
-    let names = |part: &&str| match (part.strip_prefix('^'), part.strip_suffix('$')) {
+    let names = |part: &str| match (part.strip_prefix('^'), part.strip_suffix('$')) {
         (Some(begin), _) => written.starts_with(begin),
         (_, Some(end)) => written.ends_with(end),
         _ => written.contains(part),
     };
-    let breaks = |rule: &&Reserved| {
-        rule.0.iter().any(names) && !rule.1.iter().any(|files| is_in(file, files))
-    };
-    let rule = RESERVED.iter().find(breaks)?.2;
-    Some(format!("`{}`: {rule}", path.join("::")))
+    let mut rules = RESERVED
+        .trim()
+        .lines()
+        .map(|row| row.split(" | ").collect::<Vec<_>>());
+    let broken = rules.find(|rule| rule[0].split(' ').any(names) && !is_in(file, rule[1]))?;
+    Some(format!("`{}`: {}", path.join("::"), broken[2]))
 }
 
 /// The name of a crate's module in `ARROWS`; there is no arrow for `core` itself.
