@@ -337,10 +337,7 @@ fn no_two_public_types_share_a_name() {
         }
     }
     types.retain(|_, files| files.len() > 1);
-    assert!(
-        types.is_empty(),
-        "one of them gets another name: {types:#?}"
-    );
+    assert!(types.is_empty(), "one name for: {types:#?}");
 }
 
 /// A comment names the user, the admin, the task, the GPU or the file that it speaks of.

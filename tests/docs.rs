@@ -50,7 +50,7 @@ fn documents() -> Vec<String> {
     let names = files.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
     let mut pages: Vec<String> = names.filter(|name| !name.ends_with(".svg")).collect();
     let unread = pages.iter().find(|name| !name.ends_with(".md"));
-    assert_eq!(unread, None, "a page that no test reads");
+    assert_eq!(unread, None, "an unread page");
     pages.sort();
     NAMED.split(' ').map(str::to_string).chain(pages).collect()
 }

@@ -152,9 +152,9 @@ fn the_same_typo_on_a_node_is_logged_and_what_stands_without_the_option_stands()
 
 #[test]
 fn every_known_word_is_taken_without_a_line_in_srun() {
-    let taken = "closest numa all off verbose dry-run strict bind=none bind=numa bind=core mem=strict omp=on \
-                 closest,verbose,dry-run numa,strict,bind=none";
-    for text in taken.split_whitespace() {
+    let taken = "closest;numa;all;off;verbose;dry-run;strict;bind=none;bind=numa;bind=core;mem=strict;omp=on;\
+                 closest,verbose,dry-run;numa,strict,bind=none";
+    for text in taken.split(';') {
         let played = of("local", &format!("--option {text}"));
         assert_eq!(played.returned("option"), Some(0), "{played}");
         played.quiet();

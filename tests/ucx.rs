@@ -52,7 +52,7 @@ fn among_links(command: &Command) -> Option<Output> {
         Ok(probe) if probe.status.success() => {
             return Some(run(command.get_program(), Some(command)).unwrap());
         }
-        other => println!("skipped: no network namespace with links: {other:?}"),
+        other => println!("skipped: no namespace with links: {other:?}"),
     }
     None
 }
@@ -84,7 +84,7 @@ fn connect() -> Option<&'static Path> {
         if !built.status.success() {
             let said = harness::stderr(&built);
             assert!(said.contains("ucp/api/ucp.h"), "{said}");
-            println!("skipped: no headers of UCX: Debian has them in `libucx-dev`");
+            println!("skipped: no headers: `libucx-dev`");
             return None;
         }
         Some(program)

@@ -87,7 +87,7 @@ fn the_module_takes_a_machine_by_its_name_and_refuses_a_rank_that_is_not_below_t
         "('mlx5_5:1',)",
         "True",
         "2 `local_rank` 8 is not below",
-        "3 `node`: `dgx-h1000`: no such machine, did you mean `dgx-h100`?",
+        "3 `node`: `dgx-h1000`: no such machine",
         // a plan is printed in lines that say what changes and why
         "GPU 0000:61:00.0  NIC mlx5_5:1  CPUs ",
     ];
@@ -109,7 +109,7 @@ fn a_process_that_is_placed_gets_no_plan_for_another_machine() {
         "plan()",
     ]);
     let Some(lines) = lines else { return };
-    let other = "2 this process is placed already, on {'machine': 'dgx-h100'}";
+    let other = "2 this process is placed already";
     begin(&lines[1..], &["('it is placed already: ", other, other]);
 }
 
@@ -227,12 +227,12 @@ tell({{**slurm, 'LOCAL_RANK': '5', 'NIC_PLACEMENT': marker, 'UCX_NET_DEVICES': '
         &lines,
         &[
             "['0000:c3:00.0'] ['mlx5_9:1'] mlx5_9:1 True GPU 5: `LOCAL_RANK=5` means",
-            "['0000:c3:00.0'] ['mlx5_9:1'] None False it is placed already: ",
+            "['0000:c3:00.0'] ['mlx5_9:1'] None False it is placed",
             "['0000:d1:00.0'] ['mlx5_10:1'] mlx5_10:1 True GPU 6: `LOCAL_RANK=6` means",
             "['0000:9d:00.0'] ['mlx5_6:1'] mlx5_6:1 False GPU 4: `local rank 4` means",
             "[] [] None False `off`: nothing changes",
-            "['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed already: ",
-            "['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed already: ",
+            "['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed",
+            "['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed",
         ],
     );
 }

@@ -33,7 +33,7 @@ fn with_room(bytes: usize, more: &[&str], words: &str) -> Played {
     padded.with(words).play()
 }
 
-const WHY: &str = "no variable is set: no room";
+const WHY: &str = "variable is set: no room";
 
 #[test]
 fn a_step_near_the_kernels_limit_gets_none_of_our_variables_and_says_why() {

@@ -224,7 +224,7 @@ pub fn silent(place: &Place) -> Option<String> {
         .args(["-shared", "-fPIC", "-o", &library, &source])
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no C compiler");
+        println!("skipped: no C compiler");
         return None;
     }
     Some(library)

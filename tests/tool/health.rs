@@ -74,7 +74,7 @@ fn what_check_advises_where_no_line_loads_the_plugin_works() {
     };
     let include = "include plugstack.conf.d/*.conf\n";
     let none = check(include);
-    none.ends(3).says(&["no line loads the plugin: write"]);
+    none.ends(3).says(&["no line loads the plugin"]);
     let (line, copy) = (quoted(&none.out, "`optional "), quoted(&none.out, "`cp "));
     Answer::of(Command::new("sh").args(["-c", &format!("{copy} {folder}")])).ends(0);
     check(include).ends(0);
@@ -128,10 +128,7 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     if nic_placement_sys::is_root() {
         // another user could replace it
         assert_eq!(Answer::of(&mut command).err, "");
-        assert!(
-            !place.0.join("pid").exists(),
-            "root starts what others can replace"
-        );
+        assert!(!place.0.join("pid").exists(), "root started it");
         Place::mode(&place.0, 0o777);
         command.uid(65534);
     }
@@ -196,13 +193,7 @@ fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
         let Some((answer, lock)) = where_silent(&place, &silent, &["--plugstack", &conf]) else {
             return;
         };
-        answer.refuses(
-            1,
-            &[
-                "no check could be made: Slurm's configuration",
-                "within 5 s\n",
-            ],
-        );
+        answer.refuses(1, &["no check could be made", "within 5 s\n"]);
         // another that waits for it waits for that too
         assert_eq!(lock, 0);
     }
