@@ -231,6 +231,19 @@ impl Played {
         self
     }
 
+    /// A task's variables, as in a line of changes: `NAME=VALUE` is set, `-NAME` is not.
+    #[track_caller]
+    pub fn gets(&self, task: usize, variables: &str) -> &Played {
+        for variable in variables.split(' ') {
+            match (variable.strip_prefix('-'), variable.split_once('=')) {
+                (Some(name), _) => self.lacks(task, &[name]),
+                (None, Some((name, value))) => self.has(task, name, value),
+                _ => panic!("`{variable}`"),
+            };
+        }
+        self
+    }
+
     /// A task's CPUs and memory policy.
     #[track_caller]
     pub fn bound(&self, task: usize, cpus: &str, memory: &str) -> &Played {
