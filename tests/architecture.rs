@@ -18,10 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A module, and what it may use; it may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them, but `topology` and `node` are crates.  Each other crate counts as one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
-/// `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s lib.rs
-/// is only the map of the crate, and no arrow applies to it.
+/// A module, and what it may use; it may always use itself.  A bare name is a module of `core`, and
+/// `core` stands for all of them, but `topology` and `node` are crates.  Each other crate counts as
+/// one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`,
+/// and `agree`, `audit`, `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s
+/// lib.rs is only the map of the crate, and no arrow applies to it.
 const ARROWS: &str = "
 topology
 node topology
@@ -69,8 +70,9 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 2] = [
 /// Files that may hold `unsafe`: the system calls, the hooks, and the functions that C calls.
 const UNSAFE: &str = "crates/sys/ src/lib.rs crates/capi/src/lib.rs";
 
-/// Parts of paths, the files that alone may name them, and the rule: a path as `::std::fs::read::`, a file by its beginning.  Free
-/// for all are a type that holds an open file but opens none, and a constant, which makes no system call.
+/// Parts of paths, the files that alone may name them, and the rule: a path as `::std::fs::read::`,
+/// a file by its beginning.  Free for all are a type that holds an open file but opens none, and a
+/// constant, which makes no system call.
 const RESERVED: &str = "
 ^::slurm_spank:: | src/ | only the plugin names `slurm_spank`
 ^::libc:: | crates/sys/ src/lib.rs crates/capi/src/lib.rs | only `sys` and two lib.rs call `libc`

@@ -79,7 +79,7 @@ fn run(command: &mut Command) -> Output {
         .unwrap()
 }
 
-/// What it prints, where it ends well.
+/// The output of a command that ends well.
 fn printed(command: &mut Command) -> String {
     stdout(&command.output().unwrap())
 }

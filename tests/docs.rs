@@ -119,7 +119,8 @@ fn the_documents_show_what_the_tool_prints() {
     let mut checked = 0;
     for document in documents() {
         for (command, shown) in shown_commands(&read(&document)) {
-            // a built-in machine, or a file of the checkout; the others need the reader's own node or file
+            // a built-in machine, or a file of the checkout; the others need the reader's own node
+            // or file
             let can_be_run = command.contains("--machine ") || command.contains(" tests/");
             let Some(arguments) = command
                 .strip_prefix("nic-placement ")

@@ -50,7 +50,7 @@ const WORDS: [&str; 14] = [
 ];
 /// The arguments that a plugstack.conf line takes.
 const ARGUMENTS: &str = "default= rollout= disable conf= topology= sysfs= machine= exclude= include= fabric= set= trust-topology";
-/// What a task gets on a DGX H100.
+/// The variables that a task gets on a DGX H100.
 const VARIABLES: [&str; 4] = [
     "UCX_NET_DEVICES",
     "NCCL_IB_HCA",

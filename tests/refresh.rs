@@ -53,7 +53,8 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// Starts `line` in a namespace; `$W` in it is the watcher's command line, `$F` its folder.  The file is there then.
+    /// Starts `line` in a namespace; `$W` in it is the watcher's command line, `$F` its folder.
+    /// The file is there then.
     fn start(name: &str, line: &str, every: &str) -> Option<Watcher> {
         let place = Place::new(&format!("watch-{name}"));
         let node = place.at("node.json");
@@ -78,7 +79,7 @@ impl Watcher {
             .ok()
     }
 
-    /// How long after `since` a file is there that is newer, within so many seconds.
+    /// The time after `since` until a file is there that is newer, within so many seconds.
     #[track_caller]
     fn waits(&self, since: Option<SystemTime>, seconds: u64) -> Duration {
         let begun = Instant::now();

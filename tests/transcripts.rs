@@ -2,7 +2,8 @@
 //!
 //! `# text` and empty lines are for the reader.  `$ nic-placement …` is a command, run in the transcript's folder.  Its output
 //! follows: stdout, then stderr with `! ` before each line, then `? status` unless that is 0.
-//! One has at most 200 lines.  `BLESS=1 cargo test --test transcripts` writes the present output; review the difference as you would review code.
+//! One has at most 200 lines.  `BLESS=1 cargo test --test transcripts` writes the present output;
+//! review the difference as you would review code.
 
 #[path = "tool/answer.rs"]
 mod answer;

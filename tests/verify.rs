@@ -71,7 +71,8 @@ impl Tree {
         self.file(&format!("proc/{pid}/environ"), text);
     }
 
-    /// `verify` on this tree with these words, none of which has a blank in it; `$N0` … are the folders of the ports.
+    /// `verify` on this tree with these words, none of which has a blank in it; `$N0` … are the
+    /// folders of the ports.
     fn command(&self, words: &str) -> Command {
         let mut tool = tool();
         tool.args(["verify", "--topology", &self.at("")]);

@@ -116,7 +116,7 @@ pub fn place(file: &str) -> (&'static str, Vec<String>) {
     (name, segments.map(str::to_string).collect())
 }
 
-/// Is the item under `#[cfg(test)]`?
+/// True for an item under `#[cfg(test)]`.
 fn is_of_tests(item: &TokenStream) -> bool {
     let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
     let mut attributes = tokens.chunks(2).take_while(|pair| is_punct(&pair[0], '#'));

@@ -178,7 +178,8 @@ impl Step {
         self.arg(&format!("sysfs={}", tree.display()))
     }
 
-    /// With these words, none of which has a blank in it: `--gpu LIST` is a task that sees these, `--each N` one for each of N GPUs.
+    /// With these words, none of which has a blank in it: `--gpu LIST` is a task that sees these,
+    /// `--each N` one for each of N GPUs.
     pub fn with(mut self, words: &str) -> Step {
         let mut words = words.split(' ').filter(|word| !word.is_empty());
         while let Some(name) = words.next() {

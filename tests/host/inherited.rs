@@ -11,7 +11,8 @@ const LEFT: [&str; 2] = [
 /// What the variable was when sbatch or salloc was given the option.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
-/// In an allocation whose sbatch or salloc was given this option; `variable`: the user's, where it is set.
+/// In an allocation whose sbatch or salloc was given this option; `variable`: the user's, where it
+/// is set.
 fn inside(context: &str, given: &str, variable: Option<&str>) -> Step {
     let step = LEFT.iter().fold(Step::in_context(context), |step, name| {
         step.env(&format!("{name}={given}"))

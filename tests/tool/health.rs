@@ -89,7 +89,8 @@ fn what_check_advises_where_no_line_loads_the_plugin_works() {
         .says(&[&there]);
 }
 
-/// A program of that name that never answers, first in the PATH, which says in a file `pid` that it was asked.
+/// A program of that name that never answers, first in the PATH, which says in a file `pid` that it
+/// was asked.
 fn never_answers(place: &Place, name: &str) -> String {
     place.program(
         name,
@@ -149,7 +150,8 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     assert!(!is_left(), "it is ended too");
 }
 
-/// `check --health` where nothing below that path answers, and the length of its lock; `None` without a C compiler.
+/// `check --health` where nothing below that path answers, and the length of its lock; `None`
+/// without a C compiler.
 fn where_silent(place: &Place, silent: &str, more: &[&str]) -> Option<(Answer, u64)> {
     let library = answer::silent(place)?;
     let mut command = tool();
@@ -201,7 +203,8 @@ fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
 
 // ---- the script that the documents give to slurmd ----
 
-/// How it calls others, where a check ends with that status and scontrol shows that state of the node.
+/// Its calls of other programs, where a check ends with that status and scontrol shows that state
+/// of the node.
 fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
     let place = Place::new(&format!("script-{status}-{state}"));
     let page = fs::read_to_string(answer::checkout("docs/checks.md")).unwrap();
