@@ -18,10 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A module, and what it may use; it may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them, but `topology` and `node` are crates.  Each other crate counts as one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
-/// `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s lib.rs
-/// is only the map of the crate, and no arrow applies to it.
+/// A module, and what it may use; it may always use itself.  A bare name is a module of `core`, and
+/// `core` stands for all of them, but `topology` and `node` are crates.  Each other crate counts as
+/// one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`,
+/// and `agree`, `audit`, `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s
+/// lib.rs is only the map of the crate, and no arrow applies to it.
 const ARROWS: &str = "
 topology
 node topology
@@ -66,72 +67,31 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 2] = [
     ("config", "libraries", &["wanted"]),
 ];
 
-const PLUGIN: &[&str] = &["src/"];
-const TOOL: &[&str] = &["crates/tool/src/"];
-const READER: &[&str] = &[
-    "crates/node/src/discover/root.rs",
-    "crates/node/src/discover/root/",
-];
 /// Files that may hold `unsafe`: the system calls, the hooks, and the functions that C calls.
-const UNSAFE: &[&str] = &["crates/sys/", "src/lib.rs", "crates/capi/src/lib.rs"];
+const UNSAFE: &str = "crates/sys/ src/lib.rs crates/capi/src/lib.rs";
 
-/// Parts of paths that only some files may name: `(parts, files, rule)`, a path as `::std::fs::read::`.  Free for all are a type
-/// that holds an open file but opens none, and a constant, which makes no system call.
-const RESERVED: [(&[&str], &[&[&str]], &str); 6] = [
-    (
-        &["^::slurm_spank::"],
-        &[PLUGIN],
-        "only the plugin names `slurm_spank`",
-    ),
-    (
-        &["^::libc::"],
-        &[UNSAFE],
-        "only `sys` and two lib.rs call `libc`",
-    ),
-    (
-        &["^::std::fs::", "::File::"],
-        &[READER, TOOL],
-        "only `discover::root` and the tool open files",
-    ),
-    // there may be a pipe, or no end
-    (
-        &[
-            "::File::open::$",
-            "::fs::read::$",
-            "::fs::read_to_string::$",
-        ],
-        &[READER],
-        "only `discover::root` reads files",
-    ),
-    (
-        &["^::std::env::"],
-        &[PLUGIN, TOOL],
-        "only the plugin and the tool see the environment",
-    ),
-    (
-        &[
-            "^::std::time::",
-            "::Instant::",
-            "::SystemTime::",
-            "::thread::spawn::$",
-            "::thread::scope::$",
-            "::thread::Builder::$",
-        ],
-        &[TOOL],
-        "no clock and no thread outside the tool",
-    ),
-];
+/// Parts of paths, the files that alone may name them, and the rule: a path as `::std::fs::read::`,
+/// a file by its beginning.  Free for all are a type that holds an open file but opens none, and a
+/// constant, which makes no system call.
+const RESERVED: &str = "
+^::slurm_spank:: | src/ | only the plugin names `slurm_spank`
+^::libc:: | crates/sys/ src/lib.rs crates/capi/src/lib.rs | only `sys` and two lib.rs call `libc`
+^::std::fs:: ::File:: | crates/node/src/discover/root crates/tool/src/ | only `discover::root` and the tool open files
+::File::open::$ ::fs::read::$ ::fs::read_to_string::$ | crates/node/src/discover/root | only `discover::root` reads files
+^::std::env:: | src/ crates/tool/src/ | only the plugin and the tool see the environment
+^::std::time:: ::Instant:: ::SystemTime:: ::thread::spawn::$ ::thread::scope::$ ::thread::Builder::$ | crates/tool/src/ | no clock and no thread outside the tool
+";
 
 const MAX_LINES: usize = 640;
 
-fn is_in(file: &str, files: &[&str]) -> bool {
-    files.iter().any(|begin| file.starts_with(begin))
+fn is_in(file: &str, files: &str) -> bool {
+    files.split(' ').any(|begin| file.starts_with(begin))
 }
 
 /// The root of a crate forbids it for all of its files; of the plugin and of `capi` each file does.
 fn must_forbid_unsafe(file: &str) -> bool {
     let is_root = file.ends_with("src/lib.rs") || file.ends_with("src/main.rs");
-    (is_root || is_in(file, &["src/", "crates/capi/src/"])) && !is_in(file, UNSAFE)
+    (is_root || is_in(file, "src/ crates/capi/src/")) && !is_in(file, UNSAFE)
 }
 
 // ---- the rules ----
@@ -193,16 +153,17 @@ fn reserved_breach(file: &str, path: &[String]) -> Option<String> {
     if is_constant || written.ends_with("::File::") {
         return None;
     }
-    let names = |part: &&str| match (part.strip_prefix('^'), part.strip_suffix('$')) {
+    let names = |part: &str| match (part.strip_prefix('^'), part.strip_suffix('$')) {
         (Some(begin), _) => written.starts_with(begin),
         (_, Some(end)) => written.ends_with(end),
         _ => written.contains(part),
     };
-    let breaks = |rule: &&(&[&str], &[&[&str]], &str)| {
-        rule.0.iter().any(names) && !rule.1.iter().any(|files| is_in(file, files))
-    };
-    let rule = RESERVED.iter().find(breaks)?.2;
-    Some(format!("`{}`: {rule}", path.join("::")))
+    let mut rules = RESERVED
+        .trim()
+        .lines()
+        .map(|row| row.split(" | ").collect::<Vec<_>>());
+    let broken = rules.find(|rule| rule[0].split(' ').any(names) && !is_in(file, rule[1]))?;
+    Some(format!("`{}`: {}", path.join("::"), broken[2]))
 }
 
 /// The name of a crate's module in `ARROWS`; there is no arrow for `core` itself.
@@ -378,10 +339,7 @@ fn no_two_public_types_share_a_name() {
         }
     }
     types.retain(|_, files| files.len() > 1);
-    assert!(
-        types.is_empty(),
-        "one of them gets another name: {types:#?}"
-    );
+    assert!(types.is_empty(), "one name for: {types:#?}");
 }
 
 /// A comment names the user, the admin, the task, the GPU or the file that it speaks of.

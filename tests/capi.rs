@@ -47,10 +47,9 @@ fn installed() -> &'static Path {
 
 /// A request about a DGX H100, with more fields.
 fn request(fields: &str) -> String {
-    format!(
-        r#"{{"format": "nic-placement request", "version": 1, "node": {{"machine": "dgx-h100"}}{}{fields}}}"#,
-        if fields.is_empty() { "" } else { ", " }
-    )
+    let comma = if fields.is_empty() { "" } else { ", " };
+    let node = r#""node": {"machine": "dgx-h100"}"#;
+    format!(r#"{{"format": "nic-placement request", "version": 1, {node}{comma}{fields}}}"#)
 }
 
 /// A C program that is linked with the library; `None` without a compiler.
@@ -68,30 +67,27 @@ fn program(name: &str, source: &str) -> Option<PathBuf> {
         built.as_ref(),
     ];
     let output = compile(flags, &manifest_path(source), ["-lnic_placement_core"]);
-    assert!(
-        output.status.success(),
-        "{source} does not compile:\n{}",
-        stderr(&output)
-    );
+    assert!(output.status.success(), "{source}:\n{}", stderr(&output));
     Some(built)
 }
 
 /// Runs it where the dynamic linker finds the library.
-fn run(mut command: Command) -> Output {
+fn run(command: &mut Command) -> Output {
     command
         .env("LD_LIBRARY_PATH", installed())
         .output()
         .unwrap()
 }
 
+/// The output of a command that ends well.
+fn printed(command: &mut Command) -> String {
+    stdout(&command.output().unwrap())
+}
+
 fn stdout(output: &Output) -> String {
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        stderr(output)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", stderr(output));
+    text
 }
 
 // ---- the library ----
@@ -111,21 +107,11 @@ fn the_library_exports_what_its_header_declares_and_nothing_else() {
             "the header has no `{name}`"
         );
     }
-}
-
-#[test]
-fn the_library_needs_nothing_of_slurms() {
-    let Some(undefined) = symbols(&built(), "--undefined-only") else {
-        return;
-    };
-    assert!(
-        undefined.len() > 20,
-        "it needs libc at least: {undefined:?}"
-    );
-    let slurms = undefined
-        .iter()
-        .filter(|(_, name)| name.contains("slurm") || name.contains("spank"));
-    assert_eq!(slurms.count(), 0, "{undefined:?}");
+    // it needs libc at least, and nothing of Slurm's
+    let undefined = symbols(&built(), "--undefined-only").unwrap();
+    let is_slurms = |(_, name): &&(char, String)| name.contains("slurm") || name.contains("spank");
+    let slurms = undefined.iter().filter(is_slurms).count();
+    assert!(undefined.len() > 20 && slurms == 0, "{undefined:?}");
 }
 
 #[test]
@@ -138,20 +124,10 @@ fn the_library_is_known_by_a_name_with_its_version() {
         text.contains(&format!("Library soname: [{SONAME}]")),
         "{text}"
     );
-    let needed: Vec<&str> = text
-        .lines()
-        .filter(|line| line.contains("(NEEDED)"))
-        .collect();
-    let is_libcs = |line: &&&str| {
-        ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"]
-            .iter()
-            .any(|lib| line.contains(lib))
-    };
-    assert_eq!(
-        needed.iter().filter(|line| !is_libcs(line)).count(),
-        0,
-        "{needed:?}"
-    );
+    let libcs = ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"];
+    let mut needed = text.lines().filter(|line| line.contains("(NEEDED)"));
+    let other = needed.find(|line| !libcs.iter().any(|lib| line.contains(lib)));
+    assert_eq!(other, None);
 }
 
 #[test]
@@ -162,7 +138,7 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
     let source = private_folder("capi-header").join("source.c");
     fs::write(
         &source,
-        "#include <nic_placement.h>\n#include <nic_placement.h>\nint unused;\n",
+        "#include <nic_placement.h>\n".repeat(2) + "int unused;\n",
     )
     .unwrap();
     let include = manifest_path("include");
@@ -171,12 +147,11 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
         ["-xc", "-std=c17"],
         ["-xc++", "-std=c++11"],
     ] {
-        let flags = language.map(OsStr::new).into_iter().chain([
-            "-Wpedantic".as_ref(),
-            "-fsyntax-only".as_ref(),
-            "-I".as_ref(),
-            include.as_os_str(),
-        ]);
+        let flags = [&language[..], &["-Wpedantic", "-fsyntax-only", "-I"]].concat();
+        let flags = flags
+            .into_iter()
+            .map(OsStr::new)
+            .chain([include.as_os_str()]);
         let output = compile(flags, &source, []);
         if stderr(&output).contains("cc1plus") {
             println!("skipped: no C++ compiler");
@@ -202,32 +177,18 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
     fs::copy(built(), release.join("libnic_placement_capi.so")).unwrap();
     fs::write(release.join("libnic_placement.so"), "").unwrap();
     fs::write(release.join("nic-placement"), "#!/bin/sh\n").unwrap();
-    fs::set_permissions(
-        release.join("nic-placement"),
-        fs::Permissions::from_mode(0o755),
-    )
-    .unwrap();
+    let tool = release.join("nic-placement");
+    fs::set_permissions(tool, fs::Permissions::from_mode(0o755)).unwrap();
     let mut make = Command::new("make");
     make.current_dir(manifest_path(""))
         .env("CARGO_TARGET_DIR", folder.join("target"));
-    stdout(
-        &make
-            .args(["install", &format!("prefix={}", prefix.display())])
-            .output()
-            .unwrap(),
-    );
+    printed(make.args(["install", &format!("prefix={}", prefix.display())]));
 
     let version = env!("CARGO_PKG_VERSION");
     let asked = |words: &[&str]| {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-        stdout(
-            &command
-                .args(words)
-                .arg("nic-placement-core")
-                .output()
-                .unwrap(),
-        )
+        printed(command.args(words).arg("nic-placement-core"))
     };
     assert_eq!(asked(&["--modversion"]).trim(), version);
     let program = folder.join("launch");
@@ -237,20 +198,12 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
         manifest_path("examples/c/launch.c").display(),
         asked(&["--cflags", "--libs"])
     );
-    stdout(&Command::new("sh").args(["-c", &line]).output().unwrap());
+    printed(Command::new("sh").args(["-c", &line]));
     let mut command = Command::new(&program);
-    command
-        .env("LD_LIBRARY_PATH", prefix.join("lib"))
-        .args(["--machine", "dgx-h100", "1", "true"]);
-    stdout(&command.output().unwrap());
+    command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+    printed(command.args(["--machine", "dgx-h100", "1", "true"]));
     // the program asks for this name, and not for the one that the linker took
-    let linked = stdout(
-        &Command::new("readelf")
-            .arg("-d")
-            .arg(&program)
-            .output()
-            .unwrap(),
-    );
+    let linked = printed(Command::new("readelf").arg("-d").arg(&program));
     assert!(linked.contains(&format!("[{SONAME}]")), "{linked}");
 }
 
@@ -263,32 +216,22 @@ fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
     };
     let mut command = Command::new(&program);
     command.env_remove("UCX_NET_DEVICES");
-    command.args([
-        "--machine",
-        "dgx-h100",
-        "8",
-        "sh",
-        "-c",
-        "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES",
-    ]);
-    let output = run(command);
-    let nics = [
-        "mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
-    ];
-    let expected: Vec<String> = (0..8).map(|gpu| format!("{gpu} {}:1", nics[gpu])).collect();
-    let text = stdout(&output);
-    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    let line = "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES";
+    let output = run(command.args(["--machine", "dgx-h100", "8", "sh", "-c", line]));
+    let nics = [0, 3, 4, 5, 6, 9, 10, 11].into_iter().enumerate();
+    let expected: String = nics
+        .map(|(gpu, nic)| format!("{gpu} mlx5_{nic}:1\n"))
+        .collect();
+    assert_eq!(stdout(&output), expected);
+    let said = stderr(&output);
     assert!(
-        stderr(&output).starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n"),
-        "{}",
-        stderr(&output)
+        said.starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n"),
+        "{said}"
     );
-    let mut wrong = Command::new(&program);
-    wrong.args(["--machine", "dgx-h10", "8", "true"]);
-    let output = run(wrong);
+    let output = run(Command::new(&program).args(["--machine", "dgx-h10", "8", "true"]));
     assert_eq!(output.status.code(), Some(1));
-    let said = "launch: `node`: `dgx-h10`: no such machine, did you mean `dgx-h100`? ";
-    assert!(stderr(&output).starts_with(said), "{}", stderr(&output));
+    let why = "launch: `node`: `dgx-h10`: no such machine";
+    assert!(stderr(&output).starts_with(why), "{}", stderr(&output));
 }
 
 #[test]
@@ -296,43 +239,28 @@ fn a_launcher_in_c_on_this_node_never_leaves_the_cpus_that_it_has() {
     let Some(program) = program("capi-here", "examples/c/launch.c") else {
         return;
     };
-    let mut command = Command::new(program);
-    command.args([
-        "1",
-        "sh",
-        "-c",
-        "grep Cpus_allowed_list /proc/self/status; :",
-    ]);
+    let line = "grep Cpus_allowed_list /proc/self/status; :";
+    let output = run(Command::new(program).args(["1", "sh", "-c", line]));
     // a machine with a GPU binds; one without deals none, and says so
-    let output = run(command);
     match output.status.success() {
         true => assert!(stdout(&output).starts_with("Cpus_allowed_list:")),
-        false => {
-            assert!(
-                stderr(&output).contains("need 1 GPUs, the allocation has 0"),
-                "{}",
-                stderr(&output)
-            )
-        }
+        false => assert!(
+            stderr(&output).contains("the allocation has 0"),
+            "{output:?}"
+        ),
     }
 }
 
 // ---- threads ----
 
 fn requests() -> Vec<String> {
-    vec![
-        request(""),
-        request(
-            r#""tasks": [{"gpus": "7"}, {"gpus": "0,1"}, {"gpus": ""}], "task": 1, "as": "lines""#,
-        ),
-        request(
-            r#""words": "rail,strict", "gpus_per_task": 1, "map": "mooncake", "environment": {"NCCL_IB_HCA": "x"}"#,
-        ),
-        // what fails in each call
-        request(r#""gpus": "8""#),
-        // this node, whatever it is
-        r#"{"format": "nic-placement request", "version": 1}"#.to_string(),
-    ]
+    let tasks =
+        r#""tasks": [{"gpus": "7"}, {"gpus": "0,1"}, {"gpus": ""}], "task": 1, "as": "lines""#;
+    let map = r#""words": "rail,strict", "gpus_per_task": 1, "map": "mooncake", "environment": {"NCCL_IB_HCA": "x"}"#;
+    // the next fails in each call, and the last is about this node, whatever it is
+    let of_dgx = ["", tasks, map, r#""gpus": "8""#].map(request);
+    let here = r#"{"format": "nic-placement request", "version": 1}"#.to_string();
+    of_dgx.into_iter().chain([here]).collect()
 }
 
 #[test]
@@ -340,15 +268,13 @@ fn calls_from_many_threads_have_the_answers_of_one() {
     let Some(program) = program("capi-threads", "tests/capi/threads.c") else {
         return;
     };
-    let mut command = Command::new(program);
-    command.args(["8", "20"]).args(requests());
-    let text = stdout(&run(command));
+    let text = stdout(&run(Command::new(program)
+        .args(["8", "20"])
+        .args(requests())));
     // a process that asks for itself names no GPUs, and has no answer in lines
     assert!(text.starts_with("00000000020000022220"), "{text}");
-    assert!(
-        text.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"), "\n")),
-        "{text}"
-    );
+    let version = concat!(" ", env!("CARGO_PKG_VERSION"), "\n");
+    assert!(text.ends_with(version), "{text}");
 }
 
 #[test]
@@ -360,23 +286,13 @@ fn valgrind_finds_no_byte_that_is_lost_or_not_theirs() {
         return println!("skipped: there is no `valgrind`");
     }
     let mut command = Command::new("valgrind");
-    command.args([
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        "--errors-for-leak-kinds=definite,indirect",
-    ]);
-    command
-        .arg(program)
-        .args(["2", "1"])
-        .args(&requests()[1..4]);
-    let output = run(command);
+    let words =
+        "--quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect";
+    command.args(words.split(' ')).arg(program).args(["2", "1"]);
+    let output = run(command.args(&requests()[1..4]));
     assert_eq!(stderr(&output), "");
-    assert!(
-        stdout(&output).starts_with("0000200000"),
-        "{}",
-        stdout(&output)
-    );
+    let text = stdout(&output);
+    assert!(text.starts_with("0000200000"), "{text}");
 }
 
 // ---- the page for authors of launchers ----
@@ -393,25 +309,21 @@ fn the_page_shows_what_the_examples_print() {
     let mut checked = 0;
     for (command, shown) in shown_commands(&page()) {
         let words: Vec<&str> = command.split_whitespace().collect();
+        let has_python = Command::new("python3").arg("--version").output().is_ok();
         let mut run_it = match words[0] {
             "./launch" => Command::new(&launch),
-            "python3" if Command::new("python3").arg("--version").output().is_ok() => {
-                Command::new("python3")
-            }
+            "python3" if has_python => Command::new("python3"),
             // the tool's own are checked beside it
             _ => continue,
         };
+        run_it.current_dir(manifest_path("")).args(&words[1..]);
         run_it
-            .current_dir(manifest_path(""))
-            .args(&words[1..])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("PYTHONPATH", python::search_path());
-        let output = run(run_it);
+        let output = run(&mut run_it);
         let text = stdout(&output) + &stderr(&output);
-        assert!(
-            shows(&shown, &text.lines().collect::<Vec<_>>()),
-            "`{command}` prints:\n{text}"
-        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(shows(&shown, &lines), "`{command}` prints:\n{text}");
         checked += 1;
     }
     assert!(checked >= 1);
@@ -426,19 +338,18 @@ fn the_page_shows_what_the_library_answers() {
         let (request, rest) = rest.split_once("```").unwrap();
         let (_, answer) = rest.split_once("```text\n").unwrap();
         let (answer, _) = answer.split_once("```").unwrap();
-        let text = format!(
-            "{HEAD}\nimport json\nprint(library.ask('{call}', **json.loads('''{request}''')), end='')"
-        );
+        let ask = format!("library.ask('{call}', **json.loads('''{request}'''))");
+        let text = format!("{HEAD}\nimport json\nprint({ask}, end='')");
         let Some(said) = python(&text) else { return };
         // the number of the node's plan has this release's version in it
-        let words = said.split(' ').map(|word| {
-            if word.starts_with("node=") {
+        let number = |word| {
+            if str::starts_with(word, "node=") {
                 "node=…"
             } else {
                 word
             }
-        });
-        let said: Vec<&str> = words.collect();
+        };
+        let said: Vec<&str> = said.split(' ').map(number).collect();
         assert_eq!(said.join(" "), answer, "{call}");
         checked += 1;
     }

@@ -31,7 +31,7 @@ fn without_source(text: &str) -> &str {
     text.split_once('\n').unwrap().1
 }
 
-/// What `plan` says of a captured machine.
+/// The plan for a captured machine.
 fn plan(path: &str) -> String {
     let answer = run(&format!("plan --gpus-per-task 1 --topology {path}"));
     without_source(&answer.ends(0).out).to_string()
@@ -102,7 +102,8 @@ fn links_that_leave_the_captured_tree_or_run_in_circles_are_not_followed() {
     for (name, text) in better {
         place.file(&format!("{outside}/1/{name}"), text);
     }
-    // a link to a better-looking directory outside replaces the NIC's directory, and one to itself another's
+    // a link to a better-looking directory outside replaces the NIC's directory, and one to itself
+    // another's
     for (nic, target) in [
         ("mlx5_0", place.at(outside)),
         ("mlx5_3", "ports".to_string()),

@@ -50,7 +50,7 @@ fn documents() -> Vec<String> {
     let names = files.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
     let mut pages: Vec<String> = names.filter(|name| !name.ends_with(".svg")).collect();
     let unread = pages.iter().find(|name| !name.ends_with(".md"));
-    assert_eq!(unread, None, "a page that no test reads");
+    assert_eq!(unread, None, "an unread page");
     pages.sort();
     NAMED.split(' ').map(str::to_string).chain(pages).collect()
 }
@@ -119,7 +119,8 @@ fn the_documents_show_what_the_tool_prints() {
     let mut checked = 0;
     for document in documents() {
         for (command, shown) in shown_commands(&read(&document)) {
-            // a built-in machine, or a file of the checkout; the others need the reader's own node or file
+            // a built-in machine, or a file of the checkout; the others need the reader's own node
+            // or file
             let can_be_run = command.contains("--machine ") || command.contains(" tests/");
             let Some(arguments) = command
                 .strip_prefix("nic-placement ")

@@ -50,7 +50,7 @@ const WORDS: [&str; 14] = [
 ];
 /// The arguments that a plugstack.conf line takes.
 const ARGUMENTS: &str = "default= rollout= disable conf= topology= sysfs= machine= exclude= include= fabric= set= trust-topology";
-/// What a task gets on a DGX H100.
+/// The variables that a task gets on a DGX H100.
 const VARIABLES: [&str; 4] = [
     "UCX_NET_DEVICES",
     "NCCL_IB_HCA",
@@ -152,9 +152,9 @@ fn the_same_typo_on_a_node_is_logged_and_what_stands_without_the_option_stands()
 
 #[test]
 fn every_known_word_is_taken_without_a_line_in_srun() {
-    let taken = "closest numa all off verbose dry-run strict bind=none bind=numa bind=core mem=strict omp=on \
-                 closest,verbose,dry-run numa,strict,bind=none";
-    for text in taken.split_whitespace() {
+    let taken = "closest;numa;all;off;verbose;dry-run;strict;bind=none;bind=numa;bind=core;mem=strict;omp=on;\
+                 closest,verbose,dry-run;numa,strict,bind=none";
+    for text in taken.split(';') {
         let played = of("local", &format!("--option {text}"));
         assert_eq!(played.returned("option"), Some(0), "{played}");
         played.quiet();
@@ -294,5 +294,5 @@ fn the_daemons_own_environment_is_not_the_users() {
         .untouched();
     // nor are its GPUs the task's
     let played = on("").daemon_env("CUDA_VISIBLE_DEVICES", "5").gpu("1");
-    played.has(0, "UCX_NET_DEVICES", "mlx5_3:1");
+    played.gets(0, "UCX_NET_DEVICES=mlx5_3:1");
 }

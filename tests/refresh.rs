@@ -53,7 +53,8 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// Starts `line` in a namespace; `$W` in it is the watcher's command line, `$F` its folder.  The file is there then.
+    /// Starts `line` in a namespace; `$W` in it is the watcher's command line, `$F` its folder.
+    /// The file is there then.
     fn start(name: &str, line: &str, every: &str) -> Option<Watcher> {
         let place = Place::new(&format!("watch-{name}"));
         let node = place.at("node.json");
@@ -78,7 +79,7 @@ impl Watcher {
             .ok()
     }
 
-    /// How long after `since` a file is there that is newer, within so many seconds.
+    /// The time after `since` until a file is there that is newer, within so many seconds.
     #[track_caller]
     fn waits(&self, since: Option<SystemTime>, seconds: u64) -> Duration {
         let begun = Instant::now();
@@ -161,10 +162,10 @@ fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
             place.file("plugstack.conf", line)
         ))
     };
-    check("").says(&["ok node-file no RDMA device is here"]);
+    check("").says(&["ok node-file no RDMA device"]);
     run(&format!("refresh --output {file}"));
     match is_root() {
-        true => check("").says(&["ok node-file a step has the node from `", " s old"]),
+        true => check("").says(&["ok node-file a step has", " s old"]),
         false => check("").says(&["not to root: chown root"]),
     };
     check("cache=0").says(&["note node-file `cache=0`: each step"]);
@@ -228,7 +229,7 @@ fn the_map_that_plugstack_conf_names_is_kept_beside_the_node_file() {
 #[test]
 fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
     if !is_root() {
-        return println!("skipped: only root has files that are root's");
+        return println!("skipped: this is not root");
     }
     let place = Place::new("userns");
     Answer::of(Command::new("cp").args([TOOL, &place.at("nic-placement")])).ends(0);
@@ -250,7 +251,7 @@ fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
             Ok(answer) if !answer.err.contains("unshare: ") => {
                 answer.says(&["task 0 "]).lacks(&["without placement"]);
             }
-            _ => return println!("skipped: users may make no user namespace here"),
+            _ => return println!("skipped: no user namespace here"),
         }
     }
 }

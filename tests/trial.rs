@@ -133,7 +133,7 @@ fn without_a_driver_each_that_was_looked_for_is_named() {
     let absent = "its library is not installed, or cannot be loaded";
     let is_absent = |driver: &ProbedDriver| driver.error.as_deref() == Some(absent);
     if !probe.drivers.iter().all(is_absent) {
-        return println!("skipped: this machine has a driver");
+        return println!("skipped: a driver is here");
     }
     let names: Vec<&str> = probe.drivers.iter().map(|driver| &*driver.name).collect();
     assert_eq!(names, ["cuda", "hip"]);
@@ -147,8 +147,8 @@ fn a_call_that_fails_is_named_with_its_number() {
     let Some(played) = Played::cuda("fails") else {
         return;
     };
-    let asked = "cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDeviceGetPCIBusId cuDeviceGetName cuDeviceGetUuid_v2";
-    for function in asked.split(' ') {
+    let asked = "cuInit,cuDriverGetVersion,cuDeviceGetCount,cuDeviceGet,cuDeviceGetPCIBusId,cuDeviceGetName,cuDeviceGetUuid_v2";
+    for function in asked.split(',') {
         let probe = played.probe(&[FIRST, SECOND], "", &[("PLAYED_FAIL", function)]);
         let cuda = driver(&probe, "cuda");
         let error = format!("`{}` answered 999", function.trim_end_matches("_v2"));

@@ -98,7 +98,7 @@ fn survives(topology: &Topology) -> Result<(), String> {
     }
     let again = manifest::parse(&manifest::text(&manifest)).map_err(|bad| bad.to_string())?;
     if manifest::text(&again) != manifest::text(&manifest) {
-        return Err("the snapshot's text is another snapshot".to_string());
+        return Err("the snapshot's text differs".to_string());
     }
     nccl_reads(topology)
 }
@@ -224,7 +224,7 @@ fn every_real_file_that_loads_survives_every_format() {
     let beside = Path::new(env!("NIC_PLACEMENT_ROOT")).parent();
     let corpus = beside.map(|above| above.join("shared/corpus"));
     let Some(corpus) = corpus.filter(|corpus| corpus.is_dir()) else {
-        return println!("skipped: no collection of real topologies beside the checkout");
+        return println!("skipped: no collection of files");
     };
     let mut paths = Vec::new();
     files(&corpus, &mut paths);

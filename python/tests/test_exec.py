@@ -1,5 +1,7 @@
 """`plan().apply()` does what `nic-placement exec` does: variables, CPUs and memory are equal."""
 
+import os
+
 import pytest
 
 EIGHT = "LOCAL_WORLD_SIZE=8"
@@ -49,14 +51,15 @@ def test_the_same_as_exec(node, case):
     assert by_plan == by_exec
 
 
+# as root, which plays the node, `plan()` follows no SLURM_CONF: the environment that it is given may be a user's
+@pytest.mark.skipif(os.path.exists("/etc/slurm/slurm.conf"), reason="root reads this machine's own slurm.conf first")
 def test_the_admins_line_of_plugstack_conf_holds(node):
+    (node.folder / "plugstack.conf").write_text("optional nic_placement.so exclude=mlx5_5\n")
+    # where a configless slurmd keeps its files, in the node's own namespace of mounts
+    sent = "mount -t tmpfs none /run && mkdir -p /run/slurm/conf && cd /run/slurm/conf && : > slurm.conf"
+    sent += " && mv {} . && export SLURM_CONF=$PWD/slurm.conf; ".format(node.folder / "plugstack.conf")
     line = "env LOCAL_RANK=3 {0} $TOOL exec -- $TELL; env LOCAL_RANK=3 {0} $PLACE".format(EIGHT)
-    file = node.folder / "plugstack.conf"
-    file.write_text("optional nic_placement.so exclude=mlx5_5\n")
-    try:
-        by_exec, by_plan = node.run(line)
-    finally:
-        file.unlink()
+    by_exec, by_plan = node.run(sent + line)
     assert by_plan.pop("said") == by_exec.pop("said") == []
     assert by_plan == by_exec
     assert "mlx5_5:" not in by_plan["has"]["NCCL_IB_HCA"]

@@ -5,7 +5,7 @@
 //! usual in Rust, a parent holds what its children share, and calls them.
 
 use crate::source::Module;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 type Path = Vec<String>;
 
@@ -85,34 +85,28 @@ impl Crate<'_> {
     }
 }
 
-/// The shortest circles among siblings, each as its uses, from the first of them.
+/// The uses among siblings of which each is part of a circle, or leads from one to another.
 pub fn circles(modules: &[Module]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let names: BTreeSet<&str> = modules.iter().map(|module| module.crate_name).collect();
     for name in names {
-        let of_crate = modules.iter().filter(|module| module.crate_name == name);
         // a program beside a library is a crate of its own, which the library cannot use
-        let of_crate = of_crate.filter(|module| !module.file.ends_with("/main.rs"));
-        let uses = Crate(of_crate.map(|module| (&*module.path, module)).collect()).uses();
-        found.extend(uses.keys().filter_map(|start| shortest(&uses, start)));
-    }
-    found.into_iter().collect()
-}
-
-/// The shortest way from a module back to itself, if none on it comes before it by name.
-fn shortest(uses: &BTreeMap<Path, BTreeMap<Path, String>>, start: &Path) -> Option<String> {
-    let mut open = VecDeque::from([(start, Vec::new())]);
-    let mut seen = BTreeSet::new();
-    while let Some((module, way)) = open.pop_front() {
-        for (next, written) in uses.get(module).into_iter().flatten() {
-            let way = [&way[..], &[written.as_str()]].concat();
-            if next == start {
-                return Some(way.join("; "));
-            }
-            if next > start && seen.insert(next) {
-                open.push_back((next, way));
+        let is_of_it =
+            |module: &&Module| module.crate_name == name && !module.file.ends_with("/main.rs");
+        let of_crate = modules.iter().filter(is_of_it);
+        let mut uses = Crate(of_crate.map(|module| (&*module.path, module)).collect()).uses();
+        // a module that uses none of the rest, or that none of them uses, is in no circle
+        loop {
+            let used: BTreeSet<Path> = uses.values().flat_map(|of| of.keys().cloned()).collect();
+            let (before, users) = (uses.len(), uses.keys().cloned().collect::<BTreeSet<_>>());
+            uses.values_mut()
+                .for_each(|of| of.retain(|module, _| users.contains(module)));
+            uses.retain(|module, of| !of.is_empty() && used.contains(module));
+            if uses.len() == before {
+                break;
             }
         }
+        found.extend(uses.into_values().flat_map(BTreeMap::into_values));
     }
-    None
+    found.into_iter().collect()
 }

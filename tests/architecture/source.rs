@@ -116,7 +116,7 @@ pub fn place(file: &str) -> (&'static str, Vec<String>) {
     (name, segments.map(str::to_string).collect())
 }
 
-/// Is the item under `#[cfg(test)]`?
+/// True for an item under `#[cfg(test)]`.
 fn is_of_tests(item: &TokenStream) -> bool {
     let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
     let mut attributes = tokens.chunks(2).take_while(|pair| is_punct(&pair[0], '#'));
@@ -216,12 +216,11 @@ fn paths_of(tokens: TokenStream, before: &[String], found: &mut Vec<Written>) {
     while at < tokens.len() {
         let last = at.checked_sub(1).map(|at| &tokens[at]);
         match &tokens[at] {
-            TokenTree::Group(group) => {
-                // `pub(crate)` uses nothing
-                if last.is_none_or(|last| last.to_string() != "pub") {
-                    paths_of(group.stream(), &[], found);
-                }
+            // `pub(crate)` uses nothing
+            TokenTree::Group(group) if last.is_none_or(|last| last.to_string() != "pub") => {
+                paths_of(group.stream(), &[], found);
             }
+            TokenTree::Group(_) => {}
             // a lifetime; the alias of the name before it
             token if is_punct(token, '\'') || !before.is_empty() && token.to_string() == "as" => {
                 at += 1

@@ -11,7 +11,7 @@ pub fn shown_commands(text: &str) -> Vec<(String, Vec<String>)> {
             (true, line) => match (line.strip_prefix("$ "), commands.last_mut()) {
                 (Some(command), _) => commands.push((command.to_string(), Vec::new())),
                 (None, Some((_, lines))) => lines.push(line.to_string()),
-                (None, None) => panic!("a console block that begins without a command: {line}"),
+                (None, None) => panic!("no command before: {line}"),
             },
             _ => {}
         }

@@ -2,13 +2,15 @@
 
 use super::*;
 
-/// The DGX H100, trusted, as if its kernel were ours; tasks that start on `cpus`, with more words of `spank_host`'s.
+/// The DGX H100, trusted, as if its kernel were ours; tasks that start on `cpus`, with more words
+/// of `spank_host`'s.
 fn on(cpus: &str, words: &str) -> Step {
     let begin = "--arg trust-topology --option";
     dgx(&format!("--played-cpus {cpus} {begin} {words}"))
 }
 
-/// All of the machine's CPUs and those of NUMA node 0, where the first GPU is; memory as it was, and of that node first.
+/// All of the machine's CPUs and those of NUMA node 0, where the first GPU is; memory as it was,
+/// and of that node first.
 const ALL: &str = "0-223";
 const NEAR: &str = "0-55,112-167";
 const FREE: &str = "default nodes 0x0";
@@ -47,13 +49,15 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
         (busy, "bind=numa", "0"),
         // 16 CPUs are near
         (ALL, "closest --env SLURM_CPUS_PER_TASK=16", NEAR),
-        // from 22.05 to 23.02 srun does not read what sbatch was asked for, and leaves it standing: its part is the step's 224 CPUs
+        // from 22.05 to 23.02 srun does not read what sbatch was asked for, and leaves it standing:
+        // its part is the step's 224 CPUs
         (
             ALL,
             "closest --env SLURM_CPUS_PER_TASK=16 --cpus-per-task 1",
             ALL,
         ),
-        // and where that was 1, it looks as if srun had been asked for it: 112 cores are no step of one CPU
+        // and where that was 1, it looks as if srun had been asked for it: 112 cores are no step of
+        // one CPU
         (
             ALL,
             "closest --env SLURM_CPUS_PER_TASK=1 --step-cpus 224 --step-cores 0-111",
@@ -96,7 +100,8 @@ fn a_task_that_asked_for_cores_keeps_them_where_slurm_counts_no_threads() {
     };
     // 112 cores are more than are near
     masked(asked("112")).on_cpus(0, ALL);
-    // or, with `CPUs=224`, `-c112 --hint=compute_bound` of 22.05; `-c112 --exclusive` looks the same: no proof of threads
+    // or, with `CPUs=224`, `-c112 --hint=compute_bound` of 22.05; `-c112 --exclusive` looks the
+    // same: no proof of threads
     masked(asked("224")).on_cpus(0, ALL);
     // without a mask of Slurm's, its own may be wider than the step
     asked("112").gpu("0").on_cpus(0, NEAR);

@@ -14,7 +14,7 @@ pub fn library(name: &str, variable: &str) -> PathBuf {
     if let Some(named) = env::var_os(variable) {
         return PathBuf::from(named);
     }
-    let executable = env::current_exe().expect("a running test has a path");
+    let executable = env::current_exe().expect("its path");
     let found = executable
         .ancestors()
         .skip(1)
@@ -36,10 +36,7 @@ pub fn c_compiler() -> Option<OsString> {
         .output()
         .is_ok_and(|output| output.status.success());
     if !answers {
-        println!(
-            "skipped: there is no C compiler `{}`",
-            compiler.to_string_lossy()
-        );
+        println!("skipped: no C compiler `{}`", compiler.to_string_lossy());
     }
     answers.then_some(compiler)
 }
@@ -63,7 +60,7 @@ pub fn compile<'a>(
 /// `(kind, name)` of the symbols that `nm` lists, or `None` where there is no `nm`.
 pub fn symbols(file: &Path, which: &str) -> Option<Vec<(char, String)>> {
     let Ok(output) = Command::new("nm").args(["-D", which]).arg(file).output() else {
-        println!("skipped: there is no `nm`, which comes with the C compiler");
+        println!("skipped: there is no `nm`");
         return None;
     };
     assert!(output.status.success(), "{}", stderr(&output));
@@ -96,7 +93,7 @@ pub fn private_folder(name: &str) -> PathBuf {
     let folder = all.join(format!("{name}-{}", process::id()));
     // a process id comes round again
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the target folder can be written");
+    fs::create_dir_all(&folder).expect("its folder");
     folder
 }
 

@@ -178,7 +178,8 @@ impl Step {
         self.arg(&format!("sysfs={}", tree.display()))
     }
 
-    /// With these words, none of which has a blank in it: `--gpu LIST` is a task that sees these, `--each N` one for each of N GPUs.
+    /// With these words, none of which has a blank in it: `--gpu LIST` is a task that sees these,
+    /// `--each N` one for each of N GPUs.
     pub fn with(mut self, words: &str) -> Step {
         let mut words = words.split(' ').filter(|word| !word.is_empty());
         while let Some(name) = words.next() {
@@ -256,7 +257,7 @@ impl Step {
 
     /// Plays it.  Whatever the step, the plugin must keep to Slurm's rules.
     pub fn play(&self) -> Played {
-        let host = host().expect("rustc links by the same compiler");
+        let host = host().expect("a C compiler");
         let output = within(LIMIT, self.command(host));
         let played = Played {
             status: output.status.code(),
@@ -306,7 +307,7 @@ fn within(limit: Duration, mut command: Command) -> Output {
     let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));
     let begun = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+        if let Some(status) = child.try_wait().expect("a child") {
             break status;
         }
         if begun.elapsed() > limit {

@@ -36,7 +36,6 @@ impl LogLine {
     }
 }
 
-/// What did it say?
 impl Played {
     /// What happened during `when`.
     pub fn events(&self, when: &str) -> Vec<&str> {
@@ -62,7 +61,7 @@ impl Played {
         parsed.collect()
     }
 
-    /// What was logged at this level.
+    /// The texts that were logged at this level.
     pub fn told(&self, level: &str) -> Vec<String> {
         let lines = self.log().into_iter().filter(|line| line.level == level);
         lines.map(|line| line.text).collect()
@@ -74,18 +73,18 @@ impl Played {
         self.log().into_iter().filter(is_shown).collect()
     }
 
-    /// Is there a line of the log with all of these?
+    /// True where a line of the log has all of these.
     pub fn said(&self, words: &[&str]) -> bool {
         self.log().iter().any(|line| line.has(words))
     }
 
-    /// Is there one at this level?
+    /// True where one at this level has them.
     pub fn said_at(&self, level: &str, words: &[&str]) -> bool {
         let mut lines = self.log().into_iter();
         lines.any(|line| line.level == level && line.has(words))
     }
 
-    /// Is there one that the user sees?
+    /// True where one that the user sees has them.
     pub fn showed(&self, words: &[&str]) -> bool {
         self.shown_to_the_user().iter().any(|line| line.has(words))
     }
@@ -227,6 +226,19 @@ impl Played {
     pub fn lacks(&self, task: usize, names: &[&str]) -> &Played {
         for name in names {
             must(self.env(task, name).is_none(), (task, name), self);
+        }
+        self
+    }
+
+    /// A task's variables, as in a line of changes: `NAME=VALUE` is set, `-NAME` is not.
+    #[track_caller]
+    pub fn gets(&self, task: usize, variables: &str) -> &Played {
+        for variable in variables.split(' ') {
+            match (variable.strip_prefix('-'), variable.split_once('=')) {
+                (Some(name), _) => self.lacks(task, &[name]),
+                (None, Some((name, value))) => self.has(task, name, value),
+                _ => panic!("`{variable}`"),
+            };
         }
         self
     }

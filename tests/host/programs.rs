@@ -26,7 +26,7 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_get_nothing_that_its_own_
         daemon()
             .option("closest")
             .play()
-            .lacks(0, &["NCCL_IB_HCA"])
+            .gets(0, "-NCCL_IB_HCA")
             .shows(&[EXEC]);
     }
     for (program, of_job, nodes) in [
@@ -98,7 +98,7 @@ fn who_starts_a_program_by_numactl_or_starts_all_ranks_of_a_node_is_not_moved() 
         played
             .ok()
             .on_cpus(0, cpus)
-            .has(0, "UCX_NET_DEVICES", "mlx5_0:1");
+            .gets(0, "UCX_NET_DEVICES=mlx5_0:1");
         let stays = starts.contains("numactl") || starts == "taskset";
         if cpus == near || stays {
             let memory = if cpus == near {

@@ -60,7 +60,8 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
             "--task",
             "CUDA_VISIBLE_DEVICES=4",
         ]);
-        // qemu-user has a thread of its own, of which the fake Slurm complains, and no get_mempolicy(2)
+        // qemu-user has a thread of its own, of which the fake Slurm complains, and no
+        // get_mempolicy(2)
         let is_qemus =
             |line: &&str| line.contains(": host: 2 threads") || line.contains(": memory default");
         let lines = printed(step);

@@ -44,7 +44,7 @@ pub fn unpacked(of: &str) -> PathBuf {
         let listed = run("sh", &["-c", &format!("{list} | grep -c '^[^d]'")]);
         let listed: usize = listed.trim().parse().unwrap();
         files += listed;
-        assert_eq!(count(), files, "{name} has a file of another package");
+        assert_eq!(count(), files, "{name}: a file of two");
     }
     folder
 }

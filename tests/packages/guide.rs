@@ -21,7 +21,7 @@ pub fn the_guide_is_as_it_happens_and_leaves_nothing(root: &Root) {
     }
     assert!(
         differences.is_empty(),
-        "{}: the guide shows another output of:\n{differences}",
+        "{}: the guide differs:\n{differences}",
         root.name
     );
     assert!(commands.len() >= 15, "only {} commands", commands.len());

@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A folder with `built`, files that stand for the libraries, and the tool, which prints its completions; and `root`.
+/// A folder with `built`, files that stand for the libraries, and the tool, which prints its
+/// completions; and `root`.
 fn built(name: &str) -> Place {
     let place = Place::new(&format!("installed-{name}"));
     for library in ["libnic_placement.so", "libnic_placement_capi.so"] {

@@ -131,7 +131,7 @@ fn the_texts_of_all_licences_go_along() {
         if texts.is_empty() && part.licence.contains("Apache-2.0") {
             texts.push(read("LICENSE-APACHE").trim_end().to_string());
         }
-        assert!(!texts.is_empty(), "{name} has no text of its licence");
+        assert!(!texts.is_empty(), "{name} has no text");
         for text in texts {
             by_text.entry(text).or_default().insert(name.clone());
         }

@@ -7,8 +7,8 @@ use std::fs;
 const STEP: &str = "srun -w n0 --nic-placement -n1 --gpus=1 true";
 const CHECK: &str = "nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
 
-/// One mistake a line: its description, the command that makes it here, the command that shows it, which is `step`, or `check`
-/// here or on a node with GPUs, and a word of the line.
+/// One mistake a line: its description, the command that makes it here, the command that shows it,
+/// which is `step`, or `check` here or on a node with GPUs, and a word of the line.
 const MISTAKES: &str = r"
 the package is not on the login node, or its line is not in plugstack.conf | sed -i 's/^opt/#opt/' LINE | step | unrecognized
 the library is not there, on the login node or on the compute node | mv LIBRARY /tmp/gone | step | dlopen

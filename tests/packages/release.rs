@@ -10,7 +10,7 @@ use std::process::Command;
 pub fn clones(name: &str) -> Option<[PathBuf; 2]> {
     let root = checkout("");
     if !root.join(".git").exists() {
-        println!("skipped: this is no checkout of git");
+        println!("skipped: no checkout of git");
         return None;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

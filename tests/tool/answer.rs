@@ -34,7 +34,7 @@ pub fn ran(words: &[&str]) -> Answer {
     Answer::of(tool().args(words))
 }
 
-/// What it prints where nothing is to be said.
+/// The output of a line on which stderr stays empty.
 #[track_caller]
 pub fn printed(line: &str) -> String {
     let answer = run(line);
@@ -215,7 +215,7 @@ impl Drop for Place {
     }
 }
 
-/// Where nothing below `$SILENT` ever answers; `None` where there is no C compiler.
+/// A library by which nothing below `$SILENT` ever answers; `None` where there is no C compiler.
 pub fn silent(place: &Place) -> Option<String> {
     let source = place.file("silent.c", include_str!("../silent.c"));
     let library = place.at("silent.so");
@@ -224,7 +224,7 @@ pub fn silent(place: &Place) -> Option<String> {
         .args(["-shared", "-fPIC", "-o", &library, &source])
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no C compiler");
+        println!("skipped: no C compiler");
         return None;
     }
     Some(library)

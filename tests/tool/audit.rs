@@ -149,7 +149,7 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
 #[test]
 fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
     let place = Place::new("audit-default");
-    let ok = "ok configuration steps that do not ask: `default=closest` (";
+    let ok = "that do not ask: `default=closest` (";
     for (line, default, is_told) in [
         (
             "optional libnic_placement.so default=closest rollout=10%\n",
