@@ -101,8 +101,10 @@ fn ucx_gets_no_list_at_which_it_aborts() {
 fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
     let [network, mask] = [[10, 1, 0, 0], [255, 255, 0, 0]].map(u32::from_ne_bytes);
     let routes = format!("eth1 {network:08X} 0 1 0 0 0 {mask:08X}\n");
-    let mut step = Step::default();
-    step.srun = Some("10.1.0.7".into());
+    let step = Step {
+        srun: Some("10.1.0.7".into()),
+        ..Step::default()
+    };
     let plan = planned(h100(), wish_of("env=sockets"), step, &routes);
     let task = placed(&plan, &Task::default(), &[]);
     assert_eq!(value(&task, "GLOO_SOCKET_IFNAME").as_deref(), Ok("eth1"));
@@ -259,8 +261,10 @@ fn the_line_of_a_task_names_its_gpus_nics_cpus_and_memory_in_columns() {
         if !has_addresses {
             topology.gpus[1].address.domain = PciAddress::INVENTED;
         }
-        let mut step = Step::default();
-        step.total_tasks = 8;
+        let step = Step {
+            total_tasks: 8,
+            ..Step::default()
+        };
         let plan = planned(topology, Wish::default(), step, "");
         let mut task = placed(&plan, &task_of(gpus, list), &[]);
         if let Some(node) = mems {

@@ -236,7 +236,7 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
             "00.0`: no such PCI function",
         ),
     ] {
-        let (topology, diagnostics) = spoiled(&[change.clone()]);
+        let (topology, diagnostics) = spoiled(std::slice::from_ref(&change));
         let [told] = &diagnostics[..] else {
             panic!("{diagnostics:?}")
         };

@@ -225,8 +225,10 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
         (Some("verbose"), true, false),
         (Some("off"), false, false),
     ] {
-        let mut admin = Admin::default();
-        admin.default = shared.rollout.default_of(7, &shared.default);
+        let admin = Admin {
+            default: shared.rollout.default_of(7, &shared.default),
+            ..Admin::default()
+        };
         let wish = Wish::new(admin, None, option.map(words).as_ref());
         assert_eq!(
             (wish.enabled, wish.observe),

@@ -207,11 +207,8 @@ mod tests {
     #[test]
     fn a_table_that_is_cut_missing_or_too_long_tells_no_interfaces() {
         assert_eq!(known(&[]), "unknown");
-        assert_eq!(
-            routed(&[DEFAULT, "eth1…"], &[]),
-            "eth0",
-            "a line end is behind it"
-        );
+        // a line end is behind it
+        assert_eq!(routed(&[DEFAULT, "eth1…"], &[]), "eth0");
         assert_eq!(known(&[(ROUTES, &format!("{DEFAULT}\neth1…"))]), "unknown");
         assert_eq!(routed(&[DEFAULT], &[(ADDRESSES, "…")]), "unknown");
         for (count, is_known) in [(MOST, true), (MOST + 1, false), (60_000, false)] {

@@ -364,35 +364,31 @@ mod by_rank {
 
     #[test]
     fn gpus_that_the_program_may_count_in_another_way_are_not_counted() {
-        let changes: [(fn(&mut Topology), &str); 4] = [
-            (
-                |node| node.gpus[3].mig_instances = Some(2),
-                "may mean a MIG",
-            ),
-            (
-                |node| node.gpus[3].vendor = GpuVendor::Amd,
-                "several vendors",
-            ),
-            (
-                |node| {
-                    node.gpus
-                        .iter_mut()
-                        .for_each(|gpu| gpu.vendor = GpuVendor::Intel)
-                },
-                "may mean a stack",
-            ),
-            (
-                |node| node.gpus[3].model = Some("another".to_string()),
-                "differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`",
-            ),
-        ];
-        for (change, part) in changes {
+        let intel = |node: &mut Topology| {
+            let gpus = node.gpus.iter_mut();
+            gpus.for_each(|gpu| gpu.vendor = GpuVendor::Intel);
+        };
+        let told = |change: fn(&mut Topology), part: &str| {
             let mut node = dgx();
             change(&mut node);
             let (found, note) = of_rank(&node, None, 1, Some(8), false);
             assert_eq!(found.len(), 8);
             assert!(note.contains(part), "{note}");
-        }
+        };
+        told(intel, "may mean a stack");
+        told(
+            |node| node.gpus[3].mig_instances = Some(2),
+            "may mean a MIG",
+        );
+        told(
+            |node| node.gpus[3].vendor = GpuVendor::Amd,
+            "several vendors",
+        );
+        let differ = "differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`";
+        told(
+            |node| node.gpus[3].model = Some("another".to_string()),
+            differ,
+        );
         let mut unequal = dgx();
         unequal.gpus[3].model = Some("another".to_string());
         let mut ordered = grant(None);

@@ -140,7 +140,7 @@ fn an_open_file_waits_for_no_other_and_stays_in_this_process() {
         (open::open_kernel_file(&path).unwrap(), no_wait),
         (open::open_resolved(&path).unwrap(), no_wait),
         (
-            directory_descriptor(&place.0).unwrap().into(),
+            directory_descriptor(&place.0).unwrap(),
             libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
         ),
     ] {

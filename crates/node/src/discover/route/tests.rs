@@ -147,7 +147,10 @@ fn an_ipv6_default_route_counts_where_there_is_no_other() {
         format!("{local} 00000001 ibp64s0"),
     ];
     let ipv6 = format!("proc/net/ipv6_route={}", table.join("\n"));
-    assert_eq!(default_routes(&[ipv6.clone()]), ["mlx5_1 by ibp41s0f0"]);
+    assert_eq!(
+        default_routes(std::slice::from_ref(&ipv6)),
+        ["mlx5_1 by ibp41s0f0"]
+    );
     let ipv4 = routes(&["eno1 00000000 0101000A 0003 100 00000000"]);
     assert_eq!(default_routes(&[ipv6, ipv4]), [""; 0]);
 }

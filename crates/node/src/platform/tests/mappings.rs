@@ -95,20 +95,21 @@ fn group_list(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Each machine with the path, and the GPUs and NICs of each group.
-fn stated() -> impl Iterator<Item = (&'static str, String, Vec<(Vec<usize>, Vec<&'static str>)>)> {
+/// GPUs, and the NICs nearest to each of them.
+type Group = (Vec<usize>, Vec<&'static str>);
+
+/// Each machine with the path and the groups.
+fn stated() -> impl Iterator<Item = (&'static str, &'static str, Vec<Group>)> {
     STATED.iter().chain(sites::STATED).map(|row| {
         let mut words = row.split(' ');
         let (machine, path) = (words.next().unwrap(), words.next().unwrap());
-        let words: Vec<&str> = words
-            .flat_map(|word| group_list(word).unwrap_or(word).split(' '))
-            .collect();
-        let groups = words.into_iter().map(|word| {
+        let words = words.flat_map(|word| group_list(word).unwrap_or(word).split(' '));
+        let group = |word: &'static str| {
             let (gpus, nics) = word.split_once('=').unwrap();
             let gpus = gpus.split(',').map(|gpu| gpu.parse().unwrap());
             (gpus.collect(), nics.split(',').collect())
-        });
-        (machine, path.to_string(), groups.collect())
+        };
+        (machine, path, words.map(group).collect())
     })
 }
 
