@@ -221,7 +221,7 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     for (option, enabled, observe) in [
         // outside
         (None, true, true),
-        // a user who asks gets it
+        // the user's request counts
         (Some("verbose"), true, false),
         (Some("off"), false, false),
     ] {
