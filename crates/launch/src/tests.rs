@@ -183,3 +183,9 @@ fn a_format_that_laid_out_ranks_is_answered_with_exec_and_its_launchers_own_way_
     }
     assert_eq!(step::instead_of_format("slurm"), None);
 }
+
+/// The cells of a row of text.
+pub(crate) fn cells<const N: usize>(row: &str) -> [&str; N] {
+    let cells: Vec<&str> = row.split(" | ").collect();
+    cells.try_into().unwrap()
+}

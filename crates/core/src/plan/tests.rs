@@ -222,29 +222,22 @@ fn a_step_that_is_only_observed_is_told_in_one_line_with_all_that_it_would_bind_
     let names = "env: UCX_NET_DEVICES NCCL_IB_HCA NVSHMEM_HCA_LIST";
     let nodes = "bind: NUMA nodes 0-1";
     // no word asks for NVSHMEM's beside these, and one value is the user's
-    let less = &["UCX_NET_DEVICES=mlx5_0:1"];
-    for (plan, variables, expected) in [
+    let (less, fewer) = (&["UCX_NET_DEVICES=mlx5_0:1"], "env: NVSHMEM_HCA_LIST");
+    let nothing = ["bind: nothing", "env: nothing"];
+    for (words, variables, expected) in [
+        ("closest", &[][..], [pairs, NODE, nodes, names]),
         (
-            plan_of("closest", false),
-            &[][..],
-            [pairs, NODE, nodes, names],
-        ),
-        (
-            plan_of("bind=none,env=none", false),
+            "bind=none,env=none",
             &[],
-            [pairs, NODE, "bind: nothing", "env: nothing"],
+            [pairs, NODE, nothing[0], nothing[1]],
         ),
-        (
-            plan_of("no-env=NCCL_*", false),
-            less,
-            [pairs, NODE, nodes, "env: NVSHMEM_HCA_LIST"],
-        ),
-        (
-            bare,
-            &[],
-            ["0 tasks: no gpu", NONE, "bind: nothing", "env: nothing"],
-        ),
+        ("no-env=NCCL_*", less, [pairs, NODE, nodes, fewer]),
+        ("", &[], ["0 tasks: no gpu", NONE, nothing[0], nothing[1]]),
     ] {
+        let plan = match words {
+            "" => &bare,
+            words => &plan_of(words, false),
+        };
         let parts = variables.iter().map(|text| text.split_once('=').unwrap());
         let present = parts.map(|(name, value)| (name.to_string(), value.to_string()));
         let line = plan.observed(&present.collect());

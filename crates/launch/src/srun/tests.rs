@@ -1,6 +1,7 @@
 //! Lines of srun as getopt_long(3) and Slurm read them.
 
 use super::{SrunLine, plan};
+use crate::tests::cells;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_node::platform;
 
@@ -101,76 +102,31 @@ fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
 
 #[test]
 fn a_line_that_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
-    for (line, start, part) in [
-        (
-            "--cpus-per-gpu=4",
-            "srun's `--cpus-per-gpu` is not modelled",
-            "GPUs, CPUs or tasks",
-        ),
-        ("-B 2:4", "srun's `-B` is not modelled", ""),
-        ("--ntask=8", "srun's `--ntask` is not modelled", ""),
-        ("-é", "srun's `-é` is not modelled", ""),
-        ("--ntasks", "`--ntasks` needs a value", ""),
-        ("-n=8", "`--ntasks==8`: ", "a number from 1 to 4096"),
-        ("-N2-4", "`--nodes=2-4`: ", "a number from 1 to 4096"),
-        (
-            "-n2 --gres=gpu:2,nvme:1",
-            "`--gres=gpu:2,nvme:1`: ",
-            "of GPUs alone in `--gres`",
-        ),
-        (
-            "-n2 --gres=nic:1",
-            "`--gres=nic:1`: ",
-            "of GPUs alone in `--gres`",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --hint=memory_bound",
-            "`--hint=memory_bound` is",
-            "expected nomultithread",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --exclusive=user",
-            "`--exclusive=user` is not modelled",
-            "expected ",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,1",
-            "`--cpu-bind=map_cpu:0,1` is",
-            "none or cores or threads",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --cpu-bind=cores",
-            "`--cpu-bind` is modelled with",
-            "as `-c 2`",
-        ),
-        ("--gpus-per-task=1", "`--gpus-per-task` needs `-n`", ""),
-        ("-n8", "the line asks for no", "equally many of each"),
-        (
-            "-n8 --gres=gpu:9",
-            "the tasks of a node",
-            "9 GPUs, and there are 8",
-        ),
-        (
-            "-n16 --gpus-per-task=1",
-            "the tasks of a node",
-            "16 GPUs, and there are 8",
-        ),
-        (
-            "-n8 -c100 --gpus-per-task=1",
-            "the tasks of a node",
-            "800 CPUs, and there are 224",
-        ),
-        (
-            "-N2 -n3 --gpus-per-task=1",
-            "`-N 2` with 3 tasks: ",
-            "only equally many",
-        ),
-        (
-            "-n5 --gpus-per-task=1",
-            "Slurm's choice of cores",
-            "add `--exclusive`",
-        ),
+    for row in [
+        "--cpus-per-gpu=4 | srun's `--cpus-per-gpu` is not modelled | GPUs, CPUs or tasks",
+        "-B 2:4 | srun's `-B` is not modelled | ",
+        "--ntask=8 | srun's `--ntask` is not modelled | ",
+        "-é | srun's `-é` is not modelled | ",
+        "--ntasks | `--ntasks` needs a value | ",
+        "-n=8 | `--ntasks==8`:  | a number from 1 to 4096",
+        "-N2-4 | `--nodes=2-4`:  | a number from 1 to 4096",
+        "-n2 --gres=gpu:2,nvme:1 | `--gres=gpu:2,nvme:1`:  | of GPUs alone in `--gres`",
+        "-n2 --gres=nic:1 | `--gres=nic:1`:  | of GPUs alone in `--gres`",
+        "-n8 --gpus-per-task=1 --hint=memory_bound | `--hint=memory_bound` is | expected \
+         nomultithread",
+        "-n8 --gpus-per-task=1 --exclusive=user | `--exclusive=user` is not modelled | expected ",
+        "-n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,1 | `--cpu-bind=map_cpu:0,1` is | none or \
+         cores or threads",
+        "-n8 --gpus-per-task=1 --cpu-bind=cores | `--cpu-bind` is modelled with | as `-c 2`",
+        "--gpus-per-task=1 | `--gpus-per-task` needs `-n` | ",
+        "-n8 | the line asks for no | equally many of each",
+        "-n8 --gres=gpu:9 | the tasks of a node | 9 GPUs, and there are 8",
+        "-n16 --gpus-per-task=1 | the tasks of a node | 16 GPUs, and there are 8",
+        "-n8 -c100 --gpus-per-task=1 | the tasks of a node | 800 CPUs, and there are 224",
+        "-N2 -n3 --gpus-per-task=1 | `-N 2` with 3 tasks:  | only equally many",
+        "-n5 --gpus-per-task=1 | Slurm's choice of cores | add `--exclusive`",
     ] {
+        let [line, start, part] = cells(row);
         let why = planned(&format!("srun {line}"), true)
             .map(drop)
             .unwrap_err();

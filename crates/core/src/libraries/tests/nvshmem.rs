@@ -72,27 +72,15 @@ fn one_nic_for_each_element_is_asked_for_by_name_or_by_the_users_switch() {
 #[test]
 fn a_list_of_the_node_that_nvshmem_38_does_not_read_is_told_of() {
     let own = here().libraries("nvshmem-pe");
+    let both = |variable| here().env(&[variable]).gpus(&[0, 1]);
     for (situation, is_told) in [
         (here(), true),
         // the switch goes with the list
         (own.clone(), false),
         (own.gpus(&[0, 1]), true),
-        (
-            here()
-                .env(&["NVSHMEM_ENABLE_NIC_PE_MAPPING=1"])
-                .gpus(&[0, 1]),
-            false,
-        ),
-        (
-            here()
-                .env(&["NVSHMEM_ENABLE_NIC_PE_MAPPING=0"])
-                .gpus(&[0, 1]),
-            true,
-        ),
-        (
-            here().env(&["NVSHMEM_HCA_LIST=mlx5_0"]).gpus(&[0, 1]),
-            false,
-        ),
+        (both("NVSHMEM_ENABLE_NIC_PE_MAPPING=1"), false),
+        (both("NVSHMEM_ENABLE_NIC_PE_MAPPING=0"), true),
+        (both("NVSHMEM_HCA_LIST=mlx5_0"), false),
         // nothing is left out
         (whole(), false),
     ] {

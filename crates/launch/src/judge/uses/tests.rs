@@ -97,8 +97,6 @@ impl Situation {
     }
 }
 
-const FAR: &str = "UCX: mlx5_11:1 SYS 45 % of mlx5_0:1";
-
 #[test]
 fn the_nics_of_the_users_list_are_told_with_their_paths_and_no_strict_word_judges_them() {
     let compute = "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1,eth0";
@@ -222,50 +220,49 @@ fn of_files_and_variables_the_one_is_judged_that_the_library_prefers() {
     // the second entry is a name that no NIC has
     let comment = "NCCL_IB_HCA==mlx5_11,mlx5_0 # near";
     let home = || dgx("restricted", &["HOME=/home/u"]);
-    let ucx = || home().file("/etc/ucx/ucx.conf", FAR_LIST);
-    let nvshmem =
-        |situation: Situation| situation.file("/home/u/.nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1");
     let outer = "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_0:1";
     let nested = dgx("restricted", &[outer, "NCCL_IB_HCA==mlx5_0:1"]);
-    for (situation, expected) in [
-        (ucx(), FAR),
-        (ucx().file("/home/u/ucx.conf", NEAR), "UCX: mlx5_0:1 PIX"),
+    let beside = dgx(
+        "restricted",
+        &["HOME=/home/u", "NVSHMEM_HCA_LIST=mlx5_11:1"],
+    );
+    let (etc, own) = ("/etc/ucx/ucx.conf", "/home/u/ucx.conf");
+    let (nccl, own_nccl) = ("/etc/nccl.conf", "/home/u/.nccl.conf");
+    let (nvshmem, own_nvshmem) = ("/etc/nvshmem.conf", "/home/u/.nvshmem.conf");
+    let (nccl_near, nccl_far) = ("NCCL_IB_HCA==mlx5_0", "NCCL_IB_HCA==mlx5_11");
+    let (nv_near, nv_far) = ("NVSHMEM_HCA_LIST=mlx5_0:1", "NVSHMEM_HCA_LIST=mlx5_11:1");
+    for (situation, files, reader, is_near) in [
+        (home(), &[(etc, FAR_LIST)][..], "UCX", false),
+        (home(), &[(etc, FAR_LIST), (own, NEAR)], "UCX", true),
+        (home(), &[(own, FAR_LIST), ("ucx.conf", NEAR)], "UCX", true),
+        (home(), &[(etc, both)], "UCX", true),
         (
-            home()
-                .file("/home/u/ucx.conf", FAR_LIST)
-                .file("ucx.conf", NEAR),
-            "UCX: mlx5_0:1 PIX",
+            home(),
+            &[(nccl, nccl_far), (own_nccl, nccl_near)],
+            "NCCL",
+            true,
         ),
-        (home().file("/etc/ucx/ucx.conf", both), "UCX: mlx5_0:1 PIX"),
+        (home(), &[(nccl, comment)], "NCCL", false),
         (
-            home()
-                .file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11")
-                .file("/home/u/.nccl.conf", "NCCL_IB_HCA==mlx5_0"),
-            "NCCL: mlx5_0:1 PIX",
-        ),
-        (
-            home().file("/etc/nccl.conf", comment),
-            "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
-        ),
-        (
-            nvshmem(home().file("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_11:1")),
-            "NVSHMEM: mlx5_0:1 PIX",
+            home(),
+            &[(nvshmem, nv_far), (own_nvshmem, nv_near)],
+            "NVSHMEM",
+            true,
         ),
         // NVSHMEM prefers its file to the variable
-        (
-            nvshmem(dgx(
-                "restricted",
-                &["HOME=/home/u", "NVSHMEM_HCA_LIST=mlx5_11:1"],
-            )),
-            "NVSHMEM: mlx5_0:1 PIX",
-        ),
+        (beside, &[(own_nvshmem, nv_near)], "NVSHMEM", true),
         // a nested step goes by the file once the outer step's list is gone
-        (
-            nested.file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11"),
-            "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
-        ),
+        (nested, &[(nccl, nccl_far)], "NCCL", false),
     ] {
-        assert_eq!(situation.uses(), expected, "{:?}", situation.files);
+        let uses = files
+            .iter()
+            .fold(situation, |of, (path, text)| of.file(path, text))
+            .uses();
+        let expected = match is_near {
+            true => "mlx5_0:1 PIX",
+            false => "mlx5_11:1 SYS 45 % of mlx5_0:1",
+        };
+        assert_eq!(uses, format!("{reader}: {expected}"), "{files:?}");
     }
     let near = home().file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_0,mlx5_1");
     let line = near.ask(|task, _| task.lines("n", "").join("\n"));
