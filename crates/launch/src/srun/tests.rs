@@ -52,39 +52,42 @@ fn each_spelling_of_an_option_is_read_as_getopt_reads_it() {
 /// As tests/end_to_end/cases_plan.rs sees them on a real Slurm, before the plugin.
 #[test]
 fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
-    let exclusive = "-n4 --exclusive --gpus-per-task=2 x";
-    let blocks = "-n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x";
-    for (line, is_later, expected) in [
+    // the CPUs and GPUs of each task, and whether the release is a later one
+    for (is_later, row) in [
         (
-            exclusive,
             false,
-            &["0 0,1", "112 2,3", "1 4,5", "113 6,7"][..],
+            "-n4 --exclusive --gpus-per-task=2 x | 0 0,1; 112 2,3; 1 4,5; 113 6,7",
         ),
-        (exclusive, true, &["0 0,1", "56 4,5", "112 2,3", "168 6,7"]),
         (
-            "-n2 -c4 --gpus-per-task=4 x",
             true,
-            &["0-1,112-113 0,1,2,3", "56-57,168-169 4,5,6,7"],
+            "-n4 --exclusive --gpus-per-task=2 x | 0 0,1; 56 4,5; 112 2,3; 168 6,7",
         ),
         (
-            "-n4 -c2 --gpus-per-task=2 --hint=nomultithread x",
+            true,
+            "-n2 -c4 --gpus-per-task=4 x | 0-1,112-113 0,1,2,3; 56-57,168-169 4,5,6,7",
+        ),
+        (
             false,
-            &["0-1 0,1", "56-57 2,3", "2-3 4,5", "58-59 6,7"],
+            "-n4 -c2 --gpus-per-task=2 --hint=nomultithread x | 0-1 0,1; 56-57 2,3; 2-3 4,5; 58-59 6,7",
         ),
-        (blocks, true, &["0-1,112 0,1,2,3", "2,113-114 0,1,2,3"]),
         (
-            "--gpus=8 -c16 x",
             true,
-            &["0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7"],
+            "-n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x \
+             | 0-1,112 0,1,2,3; 2,113-114 0,1,2,3",
         ),
-        ("-N1 --overlap --gpus-per-task=1 x", true, &["0,112 0"]),
+        (
+            true,
+            "--gpus=8 -c16 x | 0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7",
+        ),
+        (true, "-N1 --overlap --gpus-per-task=1 x | 0,112 0"),
     ] {
+        let [line, expected] = cells(row);
         let (_, tasks) = planned(&format!("srun {line}"), is_later).unwrap();
         let gpus = |task: &Task| task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone();
         let masks = tasks
             .iter()
             .map(|task| format!("{} {}", task.cpus, gpus(task)));
-        assert_eq!(masks.collect::<Vec<_>>(), expected, "{line}");
+        assert_eq!(masks.collect::<Vec<_>>().join("; "), expected, "{line}");
     }
     let line = "srun -N3 --ntasks-per-node=2 -c4 --gpus-per-task=1 --cpu-bind=none numactl -N0 x";
     let (step, tasks) = planned(line, true).unwrap();

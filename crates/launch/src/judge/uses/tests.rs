@@ -97,39 +97,29 @@ impl Situation {
     }
 }
 
+const NONE: &str = "no NIC of this node that";
+
 #[test]
 fn the_nics_of_the_users_list_are_told_with_their_paths_and_no_strict_word_judges_them() {
     let compute = "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1,eth0";
-    let around = "NCCL: mlx5_3:1 NODE 90 %, mlx5_4:1 NODE 90 %, mlx5_5:1 NODE 90 % of mlx5_0:1";
-    let none = "no NIC of this node";
     for word in ["closest", "strict", "restricted", "single-numa-node"] {
-        for (value, expected) in [
-            ("UCX_NET_DEVICES=all", ""),
-            ("UCX_NET_DEVICES=", ""),
-            ("HOME=/home/u", ""),
-            (
-                "UCX_NET_DEVICES=mlx5_6:1",
-                "UCX: mlx5_6:1 SYS 45 % of mlx5_0:1",
-            ),
+        for row in [
+            "UCX_NET_DEVICES=all | ",
+            "UCX_NET_DEVICES= | ",
+            "HOME=/home/u | ",
+            "UCX_NET_DEVICES=mlx5_6:1 | UCX: mlx5_6:1 SYS 45 % of mlx5_0:1",
             // UCX takes the nearest of a list of all compute NICs, by which users keep storage out
-            (compute, "UCX: mlx5_0:1 PIX"),
+            &format!("{compute} | UCX: mlx5_0:1 PIX"),
             // NCCL takes the best NICs that its list leaves
-            ("NCCL_IB_HCA=mlx5", "NCCL: mlx5_0:1 PIX"),
-            ("NCCL_IB_HCA=^=mlx5_0", around),
-            (
-                "NCCL_IB_HCA==mlx5_11",
-                "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
-            ),
-            ("NCCL_IB_HCA=mlx4", &format!("NCCL: {none} that works")),
-            (
-                "UCX_NET_DEVICES=mlx5_99:1",
-                &format!("UCX: {none} that works"),
-            ),
-            (
-                "UCX_NET_DEVICES=eth0,lo",
-                &format!("UCX: {none} that works"),
-            ),
+            "NCCL_IB_HCA=mlx5 | NCCL: mlx5_0:1 PIX",
+            "NCCL_IB_HCA=^=mlx5_0 | NCCL: mlx5_3:1 NODE 90 %, mlx5_4:1 NODE 90 %, \
+             mlx5_5:1 NODE 90 % of mlx5_0:1",
+            "NCCL_IB_HCA==mlx5_11 | NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
+            &format!("NCCL_IB_HCA=mlx4 | NCCL: {NONE} works"),
+            &format!("UCX_NET_DEVICES=mlx5_99:1 | UCX: {NONE} works"),
+            &format!("UCX_NET_DEVICES=eth0,lo | UCX: {NONE} works"),
         ] {
+            let (value, expected) = row.split_once(" | ").unwrap();
             assert_eq!(dgx(word, &[value]).uses(), expected, "{word} {value}");
         }
     }

@@ -1,6 +1,7 @@
 //! Each launcher by its variables, one inside another, and what is no number.
 
 use super::*;
+use crate::tests::cells;
 
 fn values(text: &str) -> Present {
     let pairs = text
@@ -61,7 +62,7 @@ fn each_launcher_is_known_by_its_own_variables() {
         "LOCAL_RANK=8 LOCAL_WORLD_SIZE=8 | -, 0 of 8, `LOCAL_RANK=8` is not below size 8: ignored",
         "LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000 | 0/? LOCAL_RANK=0, 0 of 1",
     ] {
-        let (variables, expected) = row.split_once(" | ").unwrap();
+        let [variables, expected] = cells(row);
         assert_eq!(found(variables), expected, "{variables}");
     }
     for none in [
@@ -107,17 +108,12 @@ fn the_number_of_slurms_own_task_stands_over_those_of_launchers_around_srun() {
     }
     // programs choose their GPU by it; the batch script is task 0 of no step
     let script = format!("SLURM_TASK_PID={process} SLURM_LOCALID=0 SLURM_NODEID=0");
-    for (text, start) in [
-        (
-            format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8"),
-            "5/8 LOCAL_RANK=5",
-        ),
-        (
-            format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8"),
-            "5/8 MPI_LOCALRANKID=5",
-        ),
+    for row in [
+        format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8 | 5/8 LOCAL_RANK=5"),
+        format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8 | 5/8 MPI_LOCALRANKID=5"),
     ] {
-        assert!(found(&text).starts_with(start), "{text}");
+        let [text, start] = cells(&row);
+        assert!(found(text).starts_with(start), "{text}");
     }
 }
 
@@ -187,24 +183,17 @@ fn the_launcher_of_the_number_is_known_below_a_wrapper_that_says_it_again() {
         let found = find(&values(&format!("{ompi} {wrapper}")), number, size);
         assert_eq!(found.numbered_by, expected, "{wrapper} {number:?}");
     }
-    for (text, expected) in [
+    for row in [
         // torchrun in one process of mpirun
-        (
-            "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1",
-            "LOCAL_RANK",
-        ),
+        "LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 \
+         LOCAL_WORLD_SIZE=1",
         // all of them repeat it
-        (
-            "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 \
-             LOCAL_RANK=1 LOCAL_WORLD_SIZE=4",
-            "PALS_LOCAL_RANKID",
-        ),
+        "PALS_LOCAL_RANKID | PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 \
+         MPI_LOCALNRANKS=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4",
         // Slurm's are known by their masks
-        (
-            &format!("{BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"),
-            "LOCAL_RANK",
-        ),
+        &format!("LOCAL_RANK | {BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"),
     ] {
+        let [expected, text] = cells(row);
         assert_eq!(numbering(text).numbered_by, Some(expected), "{text}");
     }
 }
