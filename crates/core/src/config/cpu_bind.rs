@@ -214,11 +214,8 @@ mod tests {
         ] {
             let words = format!("srun {line}");
             let words: Vec<String> = words.split_whitespace().map(str::to_string).collect();
-            assert_eq!(
-                word_of_srun(&words, variable),
-                expected,
-                "{line} {variable:?}"
-            );
+            let found = word_of_srun(&words, variable);
+            assert_eq!(found, expected, "{line} {variable:?}");
         }
     }
 

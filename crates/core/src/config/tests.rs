@@ -398,10 +398,7 @@ fn a_variable_replaces_what_the_allocation_was_given_where_it_was_set_since() {
         (Some("closet"), None, false),
         (Some("closet"), Some("off"), false),
     ] {
-        assert_eq!(
-            replaces_the_allocations(variable, before),
-            replaces,
-            "{variable:?} after {before:?}"
-        );
+        let found = replaces_the_allocations(variable, before);
+        assert_eq!(found, replaces, "{variable:?} after {before:?}");
     }
 }

@@ -93,9 +93,7 @@ mod tests {
             withdraw(&mut variable, &present);
             variable.change
         });
-        assert!(
-            matches!(changes, [Change::Remove, Change::Leave]),
-            "{changes:?}"
-        );
+        let is_right = matches!(changes, [Change::Remove, Change::Leave]);
+        assert!(is_right, "{changes:?}");
     }
 }

@@ -133,10 +133,8 @@ fn a_line_that_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
         let why = planned(&format!("srun {line}"), true)
             .map(drop)
             .unwrap_err();
-        assert!(
-            why.starts_with(start) && why.contains(part),
-            "{line}: {why}"
-        );
+        let is_right = why.starts_with(start) && why.contains(part);
+        assert!(is_right, "{line}: {why}");
     }
     let line = parsed("srun -n4 -c8 --gpus-per-task=1").unwrap();
     let four_in_a_socket = plan(&line, &platform::model("dgx-a100").unwrap(), true);

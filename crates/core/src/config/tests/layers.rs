@@ -39,10 +39,8 @@ fn the_partition_beats_the_node_that_the_file_and_that_plugstack_conf() {
     for (count, expected) in policies.into_iter().enumerate() {
         // the order of the lines does not matter
         let text: String = lines[..=count].iter().rev().copied().collect();
-        assert_eq!(
-            default_of("default=closest", &text, "train"),
-            words(expected)
-        );
+        let found = default_of("default=closest", &text, "train");
+        assert_eq!(found, words(expected));
     }
     let another = default_of("default=closest", &lines.concat(), "debug");
     assert_eq!(another, words("all"));
@@ -204,11 +202,8 @@ fn a_line_that_is_not_understood_refuses_and_a_doubtful_one_does_not() {
         ("PartitionName=p NodeName=gpu2 exclud=a", false),
     ] {
         let (_, found) = layered(&[], line, "gpu1", Some("p"));
-        assert_eq!(
-            found.iter().any(|found| found.refuses),
-            is_refused,
-            "`{line}`"
-        );
+        let told = found.iter().any(|found| found.refuses);
+        assert_eq!(told, is_refused, "`{line}`");
     }
 }
 

@@ -60,11 +60,8 @@ fn cray_mpich_is_told_to_go_by_the_gpu_where_it_can() {
         (4, &[0], &[GPU_AWARE, "MPICH_OFI_NUM_NICS=1"], ""),
     ] {
         let situation = slingshot(nics).task(gpus, &[]).env(variables);
-        assert_eq!(
-            situation.value(POLICY),
-            expected,
-            "{nics} {gpus:?} {variables:?}"
-        );
+        let found = situation.value(POLICY);
+        assert_eq!(found, expected, "{nics} {gpus:?} {variables:?}");
     }
     assert_eq!(here().env(&[GPU_AWARE]).why(POLICY), "", "no Slingshot");
 }
@@ -222,10 +219,8 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
     for (local_id, list) in [(0, 11), (1, 10), (3, 8), (5, 10)] {
         let mut situation = oneccl("8-11", &[OF_FOUR]);
         situation.task.local_id = local_id;
-        assert_eq!(
-            situation.value(WORKERS),
-            vec![list.to_string(); 4].join(",")
-        );
+        let found = situation.value(WORKERS);
+        assert_eq!(found, vec![list.to_string(); 4].join(","));
     }
     let off = oneccl("8-11", &[OF_FOUR, "CCL_WORKER_OFFLOAD=0"]);
     assert_eq!(
@@ -244,10 +239,8 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
         let situation = oneccl(cpus, present);
         assert_eq!(situation.value(WORKERS), "", "{cpus} {present:?}");
         let why = situation.why(WORKERS);
-        assert!(
-            why.contains("`CCL_WORKER_OFFLOAD=0`"),
-            "{cpus} {present:?}: {why}"
-        );
+        let is_right = why.contains("`CCL_WORKER_OFFLOAD=0`");
+        assert!(is_right, "{cpus} {present:?}: {why}");
     }
 }
 

@@ -11,10 +11,8 @@ const AT_HOME: &[&str] = &["HOME=/home/me"];
 fn nccls_list_is_the_same_whatever_the_task_has() {
     for gpus in [&[][..], &[0], &[0, 1, 2]] {
         let changes = here().gpus(gpus).changes();
-        assert!(
-            changes.ends_with(&[NCCL.into(), NVSHMEM.into()]),
-            "{gpus:?}: {changes:?}"
-        );
+        let is_right = changes.ends_with(&[NCCL.into(), NVSHMEM.into()]);
+        assert!(is_right, "{gpus:?}: {changes:?}");
     }
 }
 
@@ -73,10 +71,8 @@ fn a_configuration_file_that_is_longer_than_its_part_read_may_set_anything() {
     ] {
         let why = here().file(file, text).env(variables).why(name);
         let end = if is_sure { "sets it" } else { "may set it" };
-        assert!(
-            why.starts_with(&format!("`{file}` ")) && why.ends_with(end),
-            "{why}"
-        );
+        let is_right = why.starts_with(&format!("`{file}` ")) && why.ends_with(end);
+        assert!(is_right, "{why}");
         assert_eq!(why.contains("is longer than"), !is_sure, "{why}");
     }
 }
@@ -240,11 +236,8 @@ fn mooncake_gets_names_without_ports_where_that_is_asked_for() {
         ("MC_TENT_CONF=/home/me/tent.json", false),
         ("MC_TENT_CONF=", true),
     ] {
-        assert_eq!(
-            mooncake.clone().env(&[variable]).sets("MC_TE_FILTERS"),
-            is_set,
-            "{variable}"
-        );
+        let found = mooncake.clone().env(&[variable]).sets("MC_TE_FILTERS");
+        assert_eq!(found, is_set, "{variable}");
     }
 }
 

@@ -19,11 +19,8 @@ fn nvshmems_list_gives_way_to_a_mapping_of_the_users_and_to_a_prefix_that_leaves
     ] {
         let situation = here().env(&[&format!("NVSHMEM_HCA_PREFIX={prefix}")]);
         assert_eq!(situation.sets(LIST), of_node, "`{prefix}`");
-        assert_eq!(
-            situation.libraries("nvshmem-pe").sets(LIST),
-            own,
-            "`{prefix}`"
-        );
+        let found = situation.libraries("nvshmem-pe").sets(LIST);
+        assert_eq!(found, own, "`{prefix}`");
     }
 }
 
@@ -54,17 +51,12 @@ fn one_nic_for_each_element_is_asked_for_by_name_or_by_the_users_switch() {
     // the switch alone would deal NICs out by number
     assert_eq!(asked().no_env(&[LIST]).changes(), [""; 0]);
     // the user's list means the same as before
-    assert_eq!(
-        asked().env(&["NVSHMEM_HCA_LIST=mlx5_2:1"]).changes(),
-        [""; 0]
-    );
+    let found = asked().env(&["NVSHMEM_HCA_LIST=mlx5_2:1"]).changes();
+    assert_eq!(found, [""; 0]);
     for (value, is_on) in [("1", true), ("yes", true), ("0", false), ("no", false)] {
         let switched = here().env(&[&format!("NVSHMEM_ENABLE_NIC_PE_MAPPING={value}")]);
-        assert_eq!(
-            switched.changes()[2],
-            if is_on { own } else { NVSHMEM },
-            "{value}"
-        );
+        let found = &switched.changes()[2];
+        assert_eq!(*found, if is_on { own } else { NVSHMEM }, "{value}");
         assert_eq!(switched.gpus(&[0, 1]).changes()[2], NVSHMEM);
     }
 }

@@ -344,10 +344,8 @@ mod by_rank {
         ] {
             let (found, note) = of_rank(&dgx(), list, number, of, by_user);
             assert_eq!(found, expected, "{list:?} {number}");
-            assert!(
-                note.starts_with(start) && note.is_empty() == start.is_empty(),
-                "{note}"
-            );
+            let is_right = note.starts_with(start) && note.is_empty() == start.is_empty();
+            assert!(is_right, "{note}");
         }
     }
 
