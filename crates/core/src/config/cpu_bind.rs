@@ -220,6 +220,18 @@ mod tests {
     }
 
     #[test]
+    fn a_components_variable_counts_where_it_names_a_binding() {
+        for (name, value, expected) in [
+            ("SLURM_CPU_BIND_HET_GROUP_1", "cores", true),
+            ("SLURM_CPU_BIND_PACK_GROUP_0", "quiet,map_cpu:0", true),
+            ("SLURM_CPU_BIND_HET_GROUP_1", "verbose", false),
+            ("SLURM_CPU_BIND", "cores", false),
+        ] {
+            assert_eq!(is_of_component(name, value), expected, "{name}={value}");
+        }
+    }
+
+    #[test]
     fn the_tasks_masks_are_those_that_slurmd_lists_and_none_where_a_part_is_not_understood() {
         for (how, list, expected) in [
             ("mask_cpu:", "0x3,0x30,0x300", &["0-1", "4-5", "8-9"][..]),

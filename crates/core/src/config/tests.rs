@@ -197,6 +197,19 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
     let of = |wish: Wish| (wish.mem, wish.omp, wish.by_user);
     assert_eq!(of(admins), (Mem::Strict, true, false));
     assert_eq!(of(users), (Mem::None, false, true));
+    // a binding of the admin's is not the user's
+    for (environment, option, by_user) in [
+        (None, Some("verbose"), false),
+        (Some("bind=numa"), Some("verbose"), true),
+        (Some("verbose"), Some("bind=none"), true),
+    ] {
+        let wish = merged("bind=core", environment, option);
+        assert_eq!(wish.bind_by_user, by_user, "{environment:?} {option:?}");
+        assert!(
+            !wish.wordless,
+            "reasons are shown unless a caller leaves them out"
+        );
+    }
 }
 
 #[test]
