@@ -39,6 +39,8 @@ fn nccls_list_leaves_slow_ports_out_while_the_others_carry_three_quarters() {
         // a near NIC at half its rate is still its GPU's best
         let found = &situation.node.rail(situation.task.rails[0].0).name;
         assert_eq!(*found, "mlx5_0");
+        let why = situation.why("NCCL_IB_HCA");
+        assert_eq!(why.contains("mlx5_0:1 and 1 more"), left_out == 2, "{why}");
         let expected = compute[left_out..].join(":1,");
         assert_eq!(list(situation), format!("={expected}:1"), "{slow} are slow");
     }

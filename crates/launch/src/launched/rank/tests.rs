@@ -277,6 +277,11 @@ fn torchruns_workers_with_a_gpu_each_are_told_apart() {
         let found = virtual_number(&values(&format!("{worker} {change}")));
         assert_eq!(found, expected, "{change}");
     }
+    // the user's own number counts before it
+    for (own, number) in [(None, 5), (Some(2), 2)] {
+        let found = find(&values(worker), own, None);
+        assert_eq!(found.rank.unwrap().number, number);
+    }
 }
 
 mod by_rank {
