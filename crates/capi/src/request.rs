@@ -223,31 +223,17 @@ mod tests {
                 .map_err(|failure| failure.to_string())
         };
         let tasks = "expected `tasks` to be a number from 1 to 4096,";
-        for (field, found, expected) in [
-            (r#""tasks": -1"#, "`-1`", tasks),
-            (r#""tasks": "8""#, "`\"8\"", tasks),
-            (
-                r#""tasks": [{"gpu": "0"}]"#,
-                "unknown field `gpu`",
-                "expected `gpus`",
-            ),
-            (
-                r#""gpus_per_task": 1.5"#,
-                "`1.5`",
-                "a number from 0 to 4096",
-            ),
-            (
-                r#""cpus_per_task": [2]"#,
-                "`[2]`",
-                "a number from 0 to 8192",
-            ),
-            (r#""task": 4096"#, "`4096`", "a number from 0 to 4095"),
+        for row in [
+            &format!(r#""tasks": -1 | `-1` | {tasks}"#),
+            &format!(r#""tasks": "8" | `"8" | {tasks}"#),
+            r#""tasks": [{"gpu": "0"}] | unknown field `gpu` | expected `gpus`"#,
+            r#""gpus_per_task": 1.5 | `1.5` | a number from 0 to 4096"#,
+            r#""cpus_per_task": [2] | `[2]` | a number from 0 to 8192"#,
+            r#""task": 4096 | `4096` | a number from 0 to 4095"#,
         ] {
-            let failure = parse(field).err().unwrap();
-            assert!(
-                failure.contains(found) && failure.contains(expected),
-                "{field}: {failure}"
-            );
+            let mut cells = row.split(" | ");
+            let failure = parse(cells.next().unwrap()).err().unwrap();
+            assert!(cells.all(|part| failure.contains(part)), "{row}: {failure}");
         }
         let request =
             parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();

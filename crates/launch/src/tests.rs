@@ -40,11 +40,8 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
 fn words_that_ask_for_no_placement_plan_nothing() {
     for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
         let nothing = Err(step::BadWish::Nothing);
-        assert_eq!(
-            step::wish(Some(words), Admin::default()),
-            nothing,
-            "{words}"
-        );
+        let found = step::wish(Some(words), Admin::default());
+        assert_eq!(found, nothing, "{words}");
     }
     let wish = step::wish(Some("rail,strict"), Admin::default()).unwrap();
     assert_eq!(
@@ -182,4 +179,10 @@ fn a_format_that_laid_out_ranks_is_answered_with_exec_and_its_launchers_own_way_
         assert!(said.starts_with(&start), "{said}");
     }
     assert_eq!(step::instead_of_format("slurm"), None);
+}
+
+/// The cells of a row of text.
+pub(crate) fn cells<const N: usize>(row: &str) -> [&str; N] {
+    let cells: Vec<&str> = row.split(" | ").collect();
+    cells.try_into().unwrap()
 }

@@ -286,17 +286,13 @@ mod tests {
         ];
         for text in both.into_iter().chain(["0-4294967295", "99999999999"]) {
             let told = Bitmap::from_list(text).unwrap_err().to_string();
-            assert!(
-                !told.chars().any(crate::diagnostic::line::disturbs),
-                "{told:?}"
-            );
+            let is_right = !told.chars().any(crate::diagnostic::line::disturbs);
+            assert!(is_right, "{told:?}");
         }
         for text in both.into_iter().chain(["", "0x", "0xg", &"f".repeat(5000)]) {
             let told = Bitmap::from_mask(text).unwrap_err().to_string();
-            assert!(
-                !told.chars().any(crate::diagnostic::line::disturbs),
-                "{told:?}"
-            );
+            let is_right = !told.chars().any(crate::diagnostic::line::disturbs);
+            assert!(is_right, "{told:?}");
         }
     }
 

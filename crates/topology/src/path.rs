@@ -368,11 +368,8 @@ mod tests {
             topology
                 .stated_paths
                 .extend(stated.map(|kind| (pair, kind)));
-            assert_eq!(
-                way(&topology, a, b).crossing,
-                crossing,
-                "{a} {b} {stated:?}"
-            );
+            let found = way(&topology, a, b).crossing;
+            assert_eq!(found, crossing, "{a} {b} {stated:?}");
         }
     }
 

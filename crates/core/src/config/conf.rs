@@ -255,10 +255,8 @@ nodename=gpu002 PARTITIONNAME=train default=off
         assert_eq!(findings.len(), parts.len(), "{findings:?}");
         for (finding, (line, part)) in findings.iter().zip(parts) {
             let start = format!("`/c:{line}`: ");
-            assert!(
-                finding.starts_with(&start) && finding.contains(part),
-                "{finding}"
-            );
+            let is_right = finding.starts_with(&start) && finding.contains(part);
+            assert!(is_right, "{finding}");
         }
     }
 

@@ -164,55 +164,39 @@ mod tests {
         variables.split(' ').find_map(value)
     }
 
-    fn chosen_of(variables: &str) -> Option<String> {
-        chosen(|name| match name.trim_start_matches("SLURM_") {
-            "NIC_PLACEMENT_CPU_BIND" => value(variables, "TOLD"),
-            name => value(variables, name.trim_start_matches("CPU_BIND_")),
-        })
-    }
-
     #[test]
-    fn hints_and_thread_counts_choose_no_cpus() {
-        for hint in [
-            "TYPE=threads LIST= THREADS_PER_CORE=1",
-            "TYPE=cores LIST= THREADS_PER_CORE=1",
-            "TYPE=threads LIST= NTASKS_PER_CORE=65535",
-            "TYPE=cores LIST= NTASKS_PER_CORE=1",
-            "TYPE=sockets LIST= NTASKS_PER_SOCKET=2",
-            "TYPE=sockets LIST= TOLD=implied",
-            "TYPE= LIST=verbose",
-            "TOLD=chosen",
-            "TYPE=none TOLD=unnamed",
-            "TYPE=cores LIST=cores TOLD=unnamed",
-            "",
+    fn a_way_that_the_user_named_is_a_choice_and_hints_and_thread_counts_are_none() {
+        for row in [
+            "cores | TYPE=cores LIST=cores",
+            "cores | TYPE=cores LIST=",
+            "sockets | TYPE=sockets LIST=",
+            "threads | TYPE=threads LIST=threads THREADS_PER_CORE=1",
+            "threads | TYPE=threads LIST= THREADS_PER_CORE=1 TOLD=chosen",
+            "none | TYPE=none LIST=",
+            "ldoms | TYPE=ldoms LIST= THREADS_PER_CORE=1",
+            "map_cpu: | TYPE=map_cpu: LIST=0,1",
+            "mask_cpu: | TYPE=mask_cpu: LIST=0x1 TOLD=implied",
+            " | TYPE=threads LIST= THREADS_PER_CORE=1",
+            " | TYPE=cores LIST= THREADS_PER_CORE=1",
+            " | TYPE=threads LIST= NTASKS_PER_CORE=65535",
+            " | TYPE=cores LIST= NTASKS_PER_CORE=1",
+            " | TYPE=sockets LIST= NTASKS_PER_SOCKET=2",
+            " | TYPE=sockets LIST= TOLD=implied",
+            " | TYPE= LIST=verbose",
+            "cores | TYPE=cores LIST= THREADS_PER_CORE=1 TOLD=component",
+            "component | TYPE= LIST=verbose TOLD=component",
+            "component | TOLD=component",
+            " | TOLD=chosen",
+            " | TYPE=none TOLD=unnamed",
+            " | TYPE=cores LIST=cores TOLD=unnamed",
+            " | ",
         ] {
-            assert_eq!(chosen_of(hint), None, "{hint}");
-        }
-    }
-
-    #[test]
-    fn a_way_that_the_user_named_is_a_choice_whatever_stands_beside_it() {
-        for (choice, how) in [
-            ("TYPE=cores LIST=cores", "cores"),
-            ("TYPE=cores LIST=", "cores"),
-            ("TYPE=sockets LIST=", "sockets"),
-            ("TYPE=threads LIST=threads THREADS_PER_CORE=1", "threads"),
-            (
-                "TYPE=threads LIST= THREADS_PER_CORE=1 TOLD=chosen",
-                "threads",
-            ),
-            ("TYPE=none LIST=", "none"),
-            ("TYPE=ldoms LIST= THREADS_PER_CORE=1", "ldoms"),
-            ("TYPE=map_cpu: LIST=0,1", "map_cpu:"),
-            ("TYPE=mask_cpu: LIST=0x1 TOLD=implied", "mask_cpu:"),
-            (
-                "TYPE=cores LIST= THREADS_PER_CORE=1 TOLD=component",
-                "cores",
-            ),
-            ("TYPE= LIST=verbose TOLD=component", "component"),
-            ("TOLD=component", "component"),
-        ] {
-            assert_eq!(chosen_of(choice).as_deref(), Some(how), "{choice}");
+            let (expected, variables) = row.split_once(" | ").unwrap();
+            let found = chosen(|name| match name.trim_start_matches("SLURM_") {
+                "NIC_PLACEMENT_CPU_BIND" => value(variables, "TOLD"),
+                name => value(variables, name.trim_start_matches("CPU_BIND_")),
+            });
+            assert_eq!(found.unwrap_or_default(), expected, "{variables}");
         }
     }
 

@@ -66,65 +66,42 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
 
 #[test]
 fn a_word_that_is_not_understood_is_named_with_the_one_that_was_meant() {
-    const HELP: &str = "`srun --nic-placement=help`";
-    let long = "x".repeat(2000);
-    for (text, parts) in [
-        (
-            "verbose,closet",
-            ["word `closet`, did you mean `closest`?", HELP],
-        ),
-        ("xyzzy", ["unknown word `xyzzy`: ", HELP]),
+    let long = format!("{} | 2000 bytes | at most 1024", "x".repeat(2000));
+    for row in [
+        "verbose,closet | word `closet`, did you mean `closest`? | srun --nic-placement=help",
+        "xyzzy | unknown word `xyzzy`: | srun --nic-placement=help",
         // less than half of a word is there
-        ("on", ["unknown word `on`: `srun", HELP]),
-        ("yes", ["unknown word `yes`: `srun", HELP]),
-        ("1", ["unknown word `1`: `srun", HELP]),
-        ("true", ["unknown word `true`: `srun", HELP]),
-        (
-            "bind=cpu",
-            ["`bind=cpu` is not", "expected `bind=auto|numa|core|none`"],
-        ),
-        (
-            "bind",
-            ["`bind` is not", "expected `bind=auto|numa|core|none`"],
-        ),
-        ("verbose=2", ["`verbose=2` is not", "expected `verbose`"]),
-        (
-            "nics-per-task=9",
-            ["`nics-per-task=9` is", "`nics-per-task=auto|1-8`"],
-        ),
-        (
-            "strict,restricted",
-            ["`strict` and `restricted`", "cannot both hold"],
-        ),
-        ("numa,off", ["`numa` and `off`", "cannot both hold"]),
-        ("off,observe", ["`off` and `observe`", "cannot both hold"]),
-        ("observe,off", ["`observe` and `off`", "cannot both hold"]),
-        (&long, ["2000 bytes", "at most 1024"]),
+        "on | unknown word `on`: `srun",
+        "yes | unknown word `yes`: `srun",
+        "1 | unknown word `1`: `srun",
+        "true | unknown word `true`: `srun",
+        "bind=cpu | `bind=cpu` is not | expected `bind=auto|numa|core|none`",
+        "bind | `bind` is not | expected `bind=auto|numa|core|none`",
+        "verbose=2 | `verbose=2` is not | expected `verbose`",
+        "nics-per-task=9 | `nics-per-task=9` is | expected `nics-per-task=auto|1-8`",
+        "strict,restricted | `strict` and `restricted` | cannot both hold",
+        "numa,off | `numa` and `off` | cannot both hold",
+        "off,observe | `off` and `observe` | cannot both hold",
+        "observe,off | `observe` and `off` | cannot both hold",
+        &long,
         // no control characters reach a terminal
-        ("a\n\u{1b}[2J", [r"unknown word `a\n\u{1b}[2J`", HELP]),
-        (
-            "env=uxc",
-            ["`env=uxc`: no library", "known: default, none, ucx"],
-        ),
-        (
-            "env=ucx+uxc",
-            ["`env=uxc`: no library", "known: default, none, ucx"],
-        ),
-        ("no-env=ucx", ["`no-env=ucx`", "expected the name of a"]),
+        "a\n\u{1b}[2J | unknown word `a\\n\\u{1b}[2J`",
+        "env=uxc | `env=uxc`: no library | known: default, none, ucx",
+        "env=ucx+uxc | `env=uxc`: no library | known: default, none, ucx",
+        "no-env=ucx | `no-env=ucx` | expected the name of a",
         // no list is open, or it has ended
-        ("verbose,nccl", ["unknown word `nccl`", HELP]),
-        ("env=ucx,verbose,nccl", ["unknown word `nccl`", HELP]),
-        ("env", ["`env` is not", "expected `env="]),
-        ("env=", ["`env=` is not", "expected `env="]),
-        ("env=,ucx", ["`env=` is not", "expected `env="]),
-        ("no-env", ["`no-env` is not", "expected `no-env="]),
-        ("no-env=", ["`no-env=` is not", "expected `no-env="]),
+        "verbose,nccl | unknown word `nccl`",
+        "env=ucx,verbose,nccl | unknown word `nccl`",
+        "env | `env` is not | expected `env=",
+        "env= | `env=` is not | expected `env=",
+        "env=,ucx | `env=` is not | expected `env=",
+        "no-env | `no-env` is not | expected `no-env=",
+        "no-env= | `no-env=` is not | expected `no-env=",
     ] {
+        let mut cells = row.split(" | ");
+        let text = cells.next().unwrap();
         let said = Words::parse(text).unwrap_err().to_string();
-        assert!(
-            parts.iter().all(|part| said.contains(part)),
-            "`{text}`: {said}"
-        );
+        assert!(cells.all(|part| said.contains(part)), "`{text}`: {said}");
     }
     for bad in ["no-env=*", "no-env=nccl_*", "env=nccl_ib", "env=ucx*"] {
         assert!(Words::parse(bad).is_err(), "`{bad}`");
@@ -156,7 +133,7 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         ("numa", Some("all"), Some("off"), "off"),
         ("verbose", None, None, "off"),
         ("closest", Some("numa"), Some("all"), "all"),
-        // a user who asks is placed where the admin only observes
+        // the user's request counts where the admin only observes
         ("observe", None, None, "observe closest"),
         ("rail,observe,strict", None, None, "observe rail"),
         ("observe", None, Some(""), "closest"),
@@ -220,6 +197,19 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
     let of = |wish: Wish| (wish.mem, wish.omp, wish.by_user);
     assert_eq!(of(admins), (Mem::Strict, true, false));
     assert_eq!(of(users), (Mem::None, false, true));
+    // a binding of the admin's is not the user's
+    for (environment, option, by_user) in [
+        (None, Some("verbose"), false),
+        (Some("bind=numa"), Some("verbose"), true),
+        (Some("verbose"), Some("bind=none"), true),
+    ] {
+        let wish = merged("bind=core", environment, option);
+        assert_eq!(wish.bind_by_user, by_user, "{environment:?} {option:?}");
+        assert!(
+            !wish.wordless,
+            "reasons are shown unless a caller leaves them out"
+        );
+    }
 }
 
 #[test]
@@ -421,10 +411,7 @@ fn a_variable_replaces_what_the_allocation_was_given_where_it_was_set_since() {
         (Some("closet"), None, false),
         (Some("closet"), Some("off"), false),
     ] {
-        assert_eq!(
-            replaces_the_allocations(variable, before),
-            replaces,
-            "{variable:?} after {before:?}"
-        );
+        let found = replaces_the_allocations(variable, before);
+        assert_eq!(found, replaces, "{variable:?} after {before:?}");
     }
 }

@@ -169,7 +169,7 @@ fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_a
         with_a_display_adapter(), ["CUDA=99", "ZE=0"], _ => [8], "`ZE_AFFINITY_MASK=0`";
         // the first's reason, where both name one
         with_a_display_adapter(), ["CUDA=3", "ZE=0"], _ => [3, 8], "`CUDA_VISIBLE_DEVICES=3`";
-        // a display adapter that nobody may open is no device cgroup
+        // a display adapter that no task may open is no device cgroup
         with_a_display_adapter(), ["STEP=0,1"], [0, 1, 2, 3, 4, 5, 6, 7] => [0, 1], "SLURM_STEP_GPUS";
     }
 }

@@ -130,10 +130,8 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
         let why = lacking(format).unwrap_err().to_string();
         assert!(why.starts_with("GPU 3 has no NIC"), "{why}");
     }
-    assert_eq!(
-        json(lacking(Format::Json))["gpus"][3]["nics"],
-        serde_json::json!([])
-    );
+    let found = &json(lacking(Format::Json))["gpus"][3]["nics"];
+    assert_eq!(*found, serde_json::json!([]));
 }
 
 #[test]

@@ -76,10 +76,8 @@ mod tests {
         assert!(!is_lacking(&variables, &nothing, room(most, 8 << 20)));
         assert!(is_lacking(&variables, &nothing, room(most + 1, 8 << 20)));
         let present = Present::from([("A".to_string(), "0".to_string())]);
-        assert!(
-            !is_lacking(&variables, &present, room(most + 1, 8 << 20)),
-            "it takes the other's place"
-        );
+        // it takes the other's place
+        assert!(!is_lacking(&variables, &present, room(most + 1, 8 << 20)));
         assert!(is_lacking(
             &[set("A", &"x".repeat(Room::LONGEST))],
             &nothing,
@@ -95,9 +93,7 @@ mod tests {
             withdraw(&mut variable, &present);
             variable.change
         });
-        assert!(
-            matches!(changes, [Change::Remove, Change::Leave]),
-            "{changes:?}"
-        );
+        let is_right = matches!(changes, [Change::Remove, Change::Leave]);
+        assert!(is_right, "{changes:?}");
     }
 }

@@ -89,10 +89,8 @@ fn ucx_gets_no_list_at_which_it_aborts() {
     // without tcp, the interfaces need no place in the list
     let task = placed(&plan, &task_of(ALL, "0-3"), &["UCX_TLS=rc,rc_gda,cuda"]);
     let list = value(&task, "UCX_NET_DEVICES").unwrap();
-    assert!(
-        list.contains("mlx5_11:1,cuda0-mlx5_0:1,cuda1-mlx5_3:1,"),
-        "{list}"
-    );
+    let is_right = list.contains("mlx5_11:1,cuda0-mlx5_0:1,cuda1-mlx5_3:1,");
+    assert!(is_right, "{list}");
     // of 8 + 64 devices UCX would assert 64 at most
     assert_eq!(list.split(',').count(), 8 + 8);
 }
@@ -101,8 +99,10 @@ fn ucx_gets_no_list_at_which_it_aborts() {
 fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
     let [network, mask] = [[10, 1, 0, 0], [255, 255, 0, 0]].map(u32::from_ne_bytes);
     let routes = format!("eth1 {network:08X} 0 1 0 0 0 {mask:08X}\n");
-    let mut step = Step::default();
-    step.srun = Some("10.1.0.7".into());
+    let step = Step {
+        srun: Some("10.1.0.7".into()),
+        ..Step::default()
+    };
     let plan = planned(h100(), wish_of("env=sockets"), step, &routes);
     let task = placed(&plan, &Task::default(), &[]);
     assert_eq!(value(&task, "GLOO_SOCKET_IFNAME").as_deref(), Ok("eth1"));
@@ -220,29 +220,22 @@ fn a_step_that_is_only_observed_is_told_in_one_line_with_all_that_it_would_bind_
     let names = "env: UCX_NET_DEVICES NCCL_IB_HCA NVSHMEM_HCA_LIST";
     let nodes = "bind: NUMA nodes 0-1";
     // no word asks for NVSHMEM's beside these, and one value is the user's
-    let less = &["UCX_NET_DEVICES=mlx5_0:1"];
-    for (plan, variables, expected) in [
+    let (less, fewer) = (&["UCX_NET_DEVICES=mlx5_0:1"], "env: NVSHMEM_HCA_LIST");
+    let nothing = ["bind: nothing", "env: nothing"];
+    for (words, variables, expected) in [
+        ("closest", &[][..], [pairs, NODE, nodes, names]),
         (
-            plan_of("closest", false),
-            &[][..],
-            [pairs, NODE, nodes, names],
-        ),
-        (
-            plan_of("bind=none,env=none", false),
+            "bind=none,env=none",
             &[],
-            [pairs, NODE, "bind: nothing", "env: nothing"],
+            [pairs, NODE, nothing[0], nothing[1]],
         ),
-        (
-            plan_of("no-env=NCCL_*", false),
-            less,
-            [pairs, NODE, nodes, "env: NVSHMEM_HCA_LIST"],
-        ),
-        (
-            bare,
-            &[],
-            ["0 tasks: no gpu", NONE, "bind: nothing", "env: nothing"],
-        ),
+        ("no-env=NCCL_*", less, [pairs, NODE, nodes, fewer]),
+        ("", &[], ["0 tasks: no gpu", NONE, nothing[0], nothing[1]]),
     ] {
+        let plan = match words {
+            "" => &bare,
+            words => &plan_of(words, false),
+        };
         let parts = variables.iter().map(|text| text.split_once('=').unwrap());
         let present = parts.map(|(name, value)| (name.to_string(), value.to_string()));
         let line = plan.observed(&present.collect());
@@ -259,8 +252,10 @@ fn the_line_of_a_task_names_its_gpus_nics_cpus_and_memory_in_columns() {
         if !has_addresses {
             topology.gpus[1].address.domain = PciAddress::INVENTED;
         }
-        let mut step = Step::default();
-        step.total_tasks = 8;
+        let step = Step {
+            total_tasks: 8,
+            ..Step::default()
+        };
         let plan = planned(topology, Wish::default(), step, "");
         let mut task = placed(&plan, &task_of(gpus, list), &[]);
         if let Some(node) = mems {

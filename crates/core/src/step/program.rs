@@ -137,47 +137,39 @@ mod tests {
 
     #[test]
     fn a_word_by_which_a_program_binds_itself_is_found_where_it_is_run() {
+        let vllm = "bash|-c|exec vllm serve model --numa_bind -tp 4";
         // each word behind a `|`
-        for (words, found) in [
-            ("/usr/bin/numactl|-C|0|./train", Some("numactl")),
-            ("env|A=1|hwloc-bind|./train", Some("hwloc-bind")),
-            ("./select_gpu.sh|taskset|0x1|./train", Some("taskset")),
-            ("bash|-c|cd /x&&numactl -N 0 ./train", Some("numactl")),
+        for (found, words) in [
+            ("numactl", "/usr/bin/numactl|-C|0|./train"),
+            ("hwloc-bind", "env|A=1|hwloc-bind|./train"),
+            ("taskset", "./select_gpu.sh|taskset|0x1|./train"),
+            ("numactl", "bash|-c|cd /x&&numactl -N 0 ./train"),
+            ("numactl", "sh|-ec|true\n(exec '/usr/bin/numactl' -N 0 ./a)"),
+            ("numactl", "bash|-c|-l|numactl ./train"),
+            ("--numa-bind", "vllm|serve|--numa-bind|--numa-bind-nodes|0"),
+            ("--numa-bind", vllm),
             (
-                "sh|-ec|true\n(exec '/usr/bin/numactl' -N 0 ./train)",
-                Some("numactl"),
-            ),
-            ("bash|-c|-l|numactl ./train", Some("numactl")),
-            (
-                "vllm|serve|model|--numa-bind|--numa-bind-nodes|0|1",
-                Some("--numa-bind"),
-            ),
-            (
-                "bash|-c|exec vllm serve model --numa_bind -tp 4",
-                Some("--numa-bind"),
+                "--numa-bind",
+                "ranks.conf|0 vllm serve --numa-bind\n1 ./a\n",
             ),
             (
-                "ranks.conf|0 vllm serve model --numa-bind\n1 ./train\n",
-                Some("--numa-bind"),
+                "--bind_cores_to_rank",
+                "deepspeed|--bind_cores_to_rank|a.py",
             ),
-            (
-                "deepspeed|--bind_cores_to_rank|train.py",
-                Some("--bind_cores_to_rank"),
-            ),
-            ("sglang|serve|--numa-node|0|1", Some("--numa-node")),
-            ("sglang|serve|--numa-node=1", Some("--numa-node")),
-            ("./train|--log=/tmp/numactl", None),
-            ("./train|mynumactl|numactl.log", None),
+            ("--numa-node", "sglang|serve|--numa-node|0|1"),
+            ("--numa-node", "sglang|serve|--numa-node=1"),
+            ("", "./train|--log=/tmp/numactl"),
+            ("", "./train|mynumactl|numactl.log"),
             // a text of another's, or a file of ranks, which is read line by line
-            ("./ask|how does numactl bind?", None),
-            ("ranks.conf|# 0 numactl\n0 ./train numactl\n", None),
-            ("vllm|serve|--no-numa-bind", None),
-            ("torchrun|--numa-binding=node", None),
-            ("trtllm-serve|model", None),
-            ("", None),
+            ("", "./ask|how does numactl bind?"),
+            ("", "ranks.conf|# 0 numactl\n0 ./train numactl\n"),
+            ("", "vllm|serve|--no-numa-bind"),
+            ("", "torchrun|--numa-binding=node"),
+            ("", "trtllm-serve|model"),
+            ("", ""),
         ] {
-            let known = known(words.split('|'));
-            assert_eq!(binder(&known, |_| None), found, "{words}");
+            let bound = binder(&known(words.split('|')), |_| None);
+            assert_eq!(bound.unwrap_or_default(), found, "{words}");
         }
     }
 

@@ -104,17 +104,13 @@ mod tests {
         assert_eq!(Rollout::parse("100%,observe"), Ok(observing(100)));
         for bad in "|%|10|101%|-1%|+1%|1.5%|10%,off|10%,|999999999999%".split('|') {
             let why = Rollout::parse(bad).unwrap_err();
-            assert!(
-                why.contains("as `rollout=10%`") && !why.contains("bind"),
-                "`{bad}`: {why}"
-            );
+            let is_right = why.contains("as `rollout=10%`") && !why.contains("bind");
+            assert!(is_right, "`{bad}`: {why}");
         }
         for old in ["bind:10%", "node-env:100%,task-env:10%,observe", "bind:"] {
             let why = Rollout::parse(old).unwrap_err();
-            assert!(
-                why.contains("`default=closest,bind=none,mem=none` for all"),
-                "`{old}`: {why}"
-            );
+            let is_right = why.contains("`default=closest,bind=none,mem=none` for all");
+            assert!(is_right, "`{old}`: {why}");
         }
     }
 
@@ -124,10 +120,8 @@ mod tests {
             for percent in [1, 10, 50, 90] {
                 let jobs = (first..first + 1000).filter(|job| share(percent).has(*job));
                 let (count, wanted) = (jobs.count(), usize::from(percent) * 10);
-                assert!(
-                    count.abs_diff(wanted) <= 5,
-                    "{count} from {first} for {percent}%"
-                );
+                let is_right = count.abs_diff(wanted) <= 5;
+                assert!(is_right, "{count} from {first} for {percent}%");
             }
         }
         assert!((1..10_000).all(|job| share(100).has(job) && !share(0).has(job)));

@@ -138,78 +138,45 @@ fn a_right_value_is_not_spoken_of() {
 
 #[test]
 fn a_value_that_the_library_takes_otherwise_is_named() {
-    let (also, space) = (
-        "`mlx5_1` also means mlx5_10, which",
-        "the space beside `mlx5_1",
-    );
-    let (falls_back, unknown) = ("falls back to sockets", "is no device of this");
-    for (value, parts) in [
+    // the variable, and a part of each finding
+    for row in [
         // transports that are switched off
-        ("NCCL_P2P_DISABLE=1", &["host memory: unset it"][..]),
-        ("NCCL_SHM_DISABLE=1", &["through the network"]),
-        ("NCCL_IB_DISABLE=1", &["uses sockets"]),
-        ("NCCL_DEBUG=info", &["use `WARN`"]),
+        "NCCL_P2P_DISABLE=1 | host memory: unset it",
+        "NCCL_SHM_DISABLE=1 | through the network",
+        "NCCL_IB_DISABLE=1 | uses sockets",
+        "NCCL_DEBUG=info | use `WARN`",
         // the library finds no device of a name with a space
-        ("NCCL_IB_HCA==mlx5_10, mlx5_1", &[space]),
-        ("UCX_NET_DEVICES=mlx5_10:1, mlx5_1:1,eth0", &[space]),
-        ("UCX_NET_DEVICES=mlx5_1:1 ", &[space]),
-        ("NVSHMEM_HCA_LIST=mlx5_10, mlx5_1", &[space]),
+        "NCCL_IB_HCA==mlx5_10, mlx5_1 | the space beside `mlx5_1",
+        "UCX_NET_DEVICES=mlx5_10:1, mlx5_1:1,eth0 | the space beside `mlx5_1",
+        "UCX_NET_DEVICES=mlx5_1:1  | the space beside `mlx5_1",
+        "NVSHMEM_HCA_LIST=mlx5_10, mlx5_1 | the space beside `mlx5_1",
         // a prefix
-        ("NCCL_IB_HCA=mlx5_1", &[also]),
-        ("NCCL_IB_HCA=^mlx5_1", &[also, "leaves no NIC"]),
+        "NCCL_IB_HCA=mlx5_1 | `mlx5_1` also means mlx5_10, which",
+        "NCCL_IB_HCA=^mlx5_1 | `mlx5_1` also means mlx5_10, which | leaves no NIC",
         // names that mean no device here
-        (
-            "NCCL_IB_HCA==mlx5_1,mlx5_9:1",
-            &["`mlx5_9` names no active NIC"],
-        ),
-        (
-            "NCCL_IB_HCA==mlx5_1,mlx5_2",
-            &["`mlx5_2` names no active NIC"],
-        ),
-        (
-            "NCCL_IB_HCA==mlx5_1::0:0,mlx5_10:1:1:0",
-            &["`mlx5_1::0:0` names no port"],
-        ),
-        ("NCCL_IB_HCA==mlx5_9", &["names no active NIC", falls_back]),
-        ("NCCL_IB_HCA=^mlx5", &[falls_back]),
-        (
-            "UCX_NET_DEVICES=mlx5_1:1,mlx5_9:1",
-            &["`mlx5_9:1` is no device of"],
-        ),
-        (
-            "UCX_NET_DEVICES=mlx5_1:1,mlx5_9",
-            &["`mlx5_9` is no device of"],
-        ),
-        (
-            "UCX_NET_DEVICES=cuda0-mlx5_9:1",
-            &["`cuda0-mlx5_9:1` is no device of"],
-        ),
-        ("UCX_NET_DEVICES=cuda-mlx5_1:1", &[unknown]),
-        ("NVSHMEM_HCA_LIST=cuda0-mlx5_1:1", &[unknown]),
-        ("NVSHMEM_HCA_LIST=mlx5_9", &[unknown]),
-        ("MC_TE_FILTERS=mlx5_9", &[unknown]),
-        ("UCX_NET_DEVICES=mlx5_1:2", &["a port that the device"]),
-        ("UCX_NET_DEVICES=mlx5_1", &["write `mlx5_1:1`"]),
-        (
-            "UCX_NET_DEVICES=mlx5_1:x",
-            &["`mlx5_1:x` names no port: write `mlx5_1:1`"],
-        ),
-        (
-            "UCX_NET_DEVICES=mlx5_1:",
-            &["`mlx5_1:` names no port: write `mlx5_1:1`"],
-        ),
-        (
-            "UCX_NET_DEVICES=mlx5_1:1:2",
-            &["`mlx5_1:1:2` names no port: write `mlx5_1:1`"],
-        ),
-        (
-            "UCX_NET_DEVICES=cuda0-mlx5_1:x",
-            &["write `cuda0-mlx5_1:1`"],
-        ),
-        ("NCCL_SOCKET_IFNAME==eth", &["cannot start"]),
-        ("NCCL_SOCKET_IFNAME=ib0", &["cannot start"]),
+        "NCCL_IB_HCA==mlx5_1,mlx5_9:1 | `mlx5_9` names no active NIC",
+        "NCCL_IB_HCA==mlx5_1,mlx5_2 | `mlx5_2` names no active NIC",
+        "NCCL_IB_HCA==mlx5_1::0:0,mlx5_10:1:1:0 | `mlx5_1::0:0` names no port",
+        "NCCL_IB_HCA==mlx5_9 | names no active NIC | falls back to sockets",
+        "NCCL_IB_HCA=^mlx5 | falls back to sockets",
+        "UCX_NET_DEVICES=mlx5_1:1,mlx5_9:1 | `mlx5_9:1` is no device of",
+        "UCX_NET_DEVICES=mlx5_1:1,mlx5_9 | `mlx5_9` is no device of",
+        "UCX_NET_DEVICES=cuda0-mlx5_9:1 | `cuda0-mlx5_9:1` is no device of",
+        "UCX_NET_DEVICES=cuda-mlx5_1:1 | is no device of this",
+        "NVSHMEM_HCA_LIST=cuda0-mlx5_1:1 | is no device of this",
+        "NVSHMEM_HCA_LIST=mlx5_9 | is no device of this",
+        "MC_TE_FILTERS=mlx5_9 | is no device of this",
+        "UCX_NET_DEVICES=mlx5_1:2 | a port that the device",
+        "UCX_NET_DEVICES=mlx5_1 | write `mlx5_1:1`",
+        "UCX_NET_DEVICES=mlx5_1:x | `mlx5_1:x` names no port: write `mlx5_1:1`",
+        "UCX_NET_DEVICES=mlx5_1: | `mlx5_1:` names no port: write `mlx5_1:1`",
+        "UCX_NET_DEVICES=mlx5_1:1:2 | `mlx5_1:1:2` names no port: write `mlx5_1:1`",
+        "UCX_NET_DEVICES=cuda0-mlx5_1:x | write `cuda0-mlx5_1:1`",
+        "NCCL_SOCKET_IFNAME==eth | cannot start",
+        "NCCL_SOCKET_IFNAME=ib0 | cannot start",
     ] {
-        says(&topology(), &[value], parts);
+        let cells: Vec<&str> = row.split(" | ").collect();
+        says(&topology(), &cells[..1], &cells[1..]);
     }
     let gda = &["UCX_NET_DEVICES=mlx5_1:1", "UCX_TLS=rc,rc_gda"];
     says(&topology(), gda, &["devices are called `cuda0-NIC:1`"]);
@@ -220,10 +187,8 @@ fn a_value_that_the_library_takes_otherwise_is_named() {
         &topology(),
         &["NCCL_IB_HCA==\u{1b}[2J", "UCX_NET_DEVICES=\u{7}:1"],
     );
-    assert!(
-        told.len() >= 2 && !told.concat().contains(char::is_control),
-        "{told:?}"
-    );
+    let is_right = told.len() >= 2 && !told.concat().contains(char::is_control);
+    assert!(is_right, "{told:?}");
 }
 
 #[test]
@@ -270,11 +235,8 @@ fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
             })
         };
         let told = of(&topology());
-        assert_eq!(
-            told.len(),
-            usize::from(!part.is_empty()),
-            "{values:?}: {told:?}"
-        );
+        let found = told.len();
+        assert_eq!(found, usize::from(!part.is_empty()), "{values:?}: {told:?}");
         assert!(told.concat().contains(part), "{values:?}: {told:?}");
         let mut one_gpu = topology();
         one_gpu.gpus.pop();

@@ -1,6 +1,7 @@
 //! Lines of srun as getopt_long(3) and Slurm read them.
 
 use super::{SrunLine, plan};
+use crate::tests::cells;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_node::platform;
 
@@ -51,39 +52,42 @@ fn each_spelling_of_an_option_is_read_as_getopt_reads_it() {
 /// As tests/end_to_end/plan.rs sees them on a real Slurm, before the plugin.
 #[test]
 fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
-    let exclusive = "-n4 --exclusive --gpus-per-task=2 x";
-    let blocks = "-n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x";
-    for (line, is_later, expected) in [
+    // the CPUs and GPUs of each task, and whether the release is a later one
+    for (is_later, row) in [
         (
-            exclusive,
             false,
-            &["0 0,1", "112 2,3", "1 4,5", "113 6,7"][..],
+            "-n4 --exclusive --gpus-per-task=2 x | 0 0,1; 112 2,3; 1 4,5; 113 6,7",
         ),
-        (exclusive, true, &["0 0,1", "56 4,5", "112 2,3", "168 6,7"]),
         (
-            "-n2 -c4 --gpus-per-task=4 x",
             true,
-            &["0-1,112-113 0,1,2,3", "56-57,168-169 4,5,6,7"],
+            "-n4 --exclusive --gpus-per-task=2 x | 0 0,1; 56 4,5; 112 2,3; 168 6,7",
         ),
         (
-            "-n4 -c2 --gpus-per-task=2 --hint=nomultithread x",
+            true,
+            "-n2 -c4 --gpus-per-task=4 x | 0-1,112-113 0,1,2,3; 56-57,168-169 4,5,6,7",
+        ),
+        (
             false,
-            &["0-1 0,1", "56-57 2,3", "2-3 4,5", "58-59 6,7"],
+            "-n4 -c2 --gpus-per-task=2 --hint=nomultithread x | 0-1 0,1; 56-57 2,3; 2-3 4,5; 58-59 6,7",
         ),
-        (blocks, true, &["0-1,112 0,1,2,3", "2,113-114 0,1,2,3"]),
         (
-            "--gpus=8 -c16 x",
             true,
-            &["0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7"],
+            "-n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x \
+             | 0-1,112 0,1,2,3; 2,113-114 0,1,2,3",
         ),
-        ("-N1 --overlap --gpus-per-task=1 x", true, &["0,112 0"]),
+        (
+            true,
+            "--gpus=8 -c16 x | 0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7",
+        ),
+        (true, "-N1 --overlap --gpus-per-task=1 x | 0,112 0"),
     ] {
+        let [line, expected] = cells(row);
         let (_, tasks) = planned(&format!("srun {line}"), is_later).unwrap();
         let gpus = |task: &Task| task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone();
         let masks = tasks
             .iter()
             .map(|task| format!("{} {}", task.cpus, gpus(task)));
-        assert_eq!(masks.collect::<Vec<_>>(), expected, "{line}");
+        assert_eq!(masks.collect::<Vec<_>>().join("; "), expected, "{line}");
     }
     let line = "srun -N3 --ntasks-per-node=2 -c4 --gpus-per-task=1 --cpu-bind=none numactl -N0 x";
     let (step, tasks) = planned(line, true).unwrap();
@@ -101,83 +105,36 @@ fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
 
 #[test]
 fn a_line_that_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
-    for (line, start, part) in [
-        (
-            "--cpus-per-gpu=4",
-            "srun's `--cpus-per-gpu` is not modelled",
-            "GPUs, CPUs or tasks",
-        ),
-        ("-B 2:4", "srun's `-B` is not modelled", ""),
-        ("--ntask=8", "srun's `--ntask` is not modelled", ""),
-        ("-é", "srun's `-é` is not modelled", ""),
-        ("--ntasks", "`--ntasks` needs a value", ""),
-        ("-n=8", "`--ntasks==8`: ", "a number from 1 to 4096"),
-        ("-N2-4", "`--nodes=2-4`: ", "a number from 1 to 4096"),
-        (
-            "-n2 --gres=gpu:2,nvme:1",
-            "`--gres=gpu:2,nvme:1`: ",
-            "of GPUs alone in `--gres`",
-        ),
-        (
-            "-n2 --gres=nic:1",
-            "`--gres=nic:1`: ",
-            "of GPUs alone in `--gres`",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --hint=memory_bound",
-            "`--hint=memory_bound` is",
-            "expected nomultithread",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --exclusive=user",
-            "`--exclusive=user` is not modelled",
-            "expected ",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,1",
-            "`--cpu-bind=map_cpu:0,1` is",
-            "none or cores or threads",
-        ),
-        (
-            "-n8 --gpus-per-task=1 --cpu-bind=cores",
-            "`--cpu-bind` is modelled with",
-            "as `-c 2`",
-        ),
-        ("--gpus-per-task=1", "`--gpus-per-task` needs `-n`", ""),
-        ("-n8", "the line asks for no", "equally many of each"),
-        (
-            "-n8 --gres=gpu:9",
-            "the tasks of a node",
-            "9 GPUs, and there are 8",
-        ),
-        (
-            "-n16 --gpus-per-task=1",
-            "the tasks of a node",
-            "16 GPUs, and there are 8",
-        ),
-        (
-            "-n8 -c100 --gpus-per-task=1",
-            "the tasks of a node",
-            "800 CPUs, and there are 224",
-        ),
-        (
-            "-N2 -n3 --gpus-per-task=1",
-            "`-N 2` with 3 tasks: ",
-            "only equally many",
-        ),
-        (
-            "-n5 --gpus-per-task=1",
-            "Slurm's choice of cores",
-            "add `--exclusive`",
-        ),
+    for row in [
+        "--cpus-per-gpu=4 | srun's `--cpus-per-gpu` is not modelled | GPUs, CPUs or tasks",
+        "-B 2:4 | srun's `-B` is not modelled | ",
+        "--ntask=8 | srun's `--ntask` is not modelled | ",
+        "-é | srun's `-é` is not modelled | ",
+        "--ntasks | `--ntasks` needs a value | ",
+        "-n=8 | `--ntasks==8`:  | a number from 1 to 4096",
+        "-N2-4 | `--nodes=2-4`:  | a number from 1 to 4096",
+        "-n2 --gres=gpu:2,nvme:1 | `--gres=gpu:2,nvme:1`:  | of GPUs alone in `--gres`",
+        "-n2 --gres=nic:1 | `--gres=nic:1`:  | of GPUs alone in `--gres`",
+        "-n8 --gpus-per-task=1 --hint=memory_bound | `--hint=memory_bound` is | expected \
+         nomultithread",
+        "-n8 --gpus-per-task=1 --exclusive=user | `--exclusive=user` is not modelled | expected ",
+        "-n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,1 | `--cpu-bind=map_cpu:0,1` is | none or \
+         cores or threads",
+        "-n8 --gpus-per-task=1 --cpu-bind=cores | `--cpu-bind` is modelled with | as `-c 2`",
+        "--gpus-per-task=1 | `--gpus-per-task` needs `-n` | ",
+        "-n8 | the line asks for no | equally many of each",
+        "-n8 --gres=gpu:9 | the tasks of a node | 9 GPUs, and there are 8",
+        "-n16 --gpus-per-task=1 | the tasks of a node | 16 GPUs, and there are 8",
+        "-n8 -c100 --gpus-per-task=1 | the tasks of a node | 800 CPUs, and there are 224",
+        "-N2 -n3 --gpus-per-task=1 | `-N 2` with 3 tasks:  | only equally many",
+        "-n5 --gpus-per-task=1 | Slurm's choice of cores | add `--exclusive`",
     ] {
+        let [line, start, part] = cells(row);
         let why = planned(&format!("srun {line}"), true)
             .map(drop)
             .unwrap_err();
-        assert!(
-            why.starts_with(start) && why.contains(part),
-            "{line}: {why}"
-        );
+        let is_right = why.starts_with(start) && why.contains(part);
+        assert!(is_right, "{line}: {why}");
     }
     let line = parsed("srun -n4 -c8 --gpus-per-task=1").unwrap();
     let four_in_a_socket = plan(&line, &platform::model("dgx-a100").unwrap(), true);

@@ -236,7 +236,7 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
             "00.0`: no such PCI function",
         ),
     ] {
-        let (topology, diagnostics) = spoiled(&[change.clone()]);
+        let (topology, diagnostics) = spoiled(std::slice::from_ref(&change));
         let [told] = &diagnostics[..] else {
             panic!("{diagnostics:?}")
         };
@@ -244,10 +244,8 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
         assert!(told.contains(start), "{told}");
         assert_eq!(topology.numa_nodes.len(), 2);
         assert_eq!(topology.numa_nodes[0].distances, [10, 21]);
-        assert_eq!(
-            topology.gpus.len(),
-            if change.contains('=') { 8 } else { 7 }
-        );
+        let found = topology.gpus.len();
+        assert_eq!(found, if change.contains('=') { 8 } else { 7 });
     }
     let elsewhere = "sys/class/infiniband/mlx5_0 -> ../../../nowhere";
     let (topology, diagnostics) = spoiled(&[elsewhere.to_string()]);

@@ -199,16 +199,12 @@ fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
     let mut nics = node.topology.nics.iter_mut();
     nics.find(|nic| nic.name == *name).unwrap().ports[0].state = PortState::Down;
     let why = settled(&manifest, node.clone(), 100).unwrap_err();
-    assert!(
-        why.ends_with(&format!("the link of `{interface}` came up")),
-        "{why}"
-    );
+    let is_right = why.ends_with(&format!("the link of `{interface}` came up"));
+    assert!(is_right, "{why}");
     // one whose interface is up whatever its port says is no news
     node.links.insert(interface, "up".to_string());
-    assert_eq!(
-        state(&settled(&manifest, node, 100).unwrap()),
-        PortState::Down
-    );
+    let found = state(&settled(&manifest, node, 100).unwrap());
+    assert_eq!(found, PortState::Down);
 }
 
 #[test]
@@ -271,10 +267,8 @@ fn the_written_form_changes_only_together_with_its_version() {
     let whole = to_bytes(&made(&shown("gh200")));
     let line = whole.split(|&byte| byte == b'\n').next().unwrap();
     // another checksum: raise the number behind the release, then write both here
-    assert_eq!(
-        String::from_utf8_lossy(line),
-        "nic-placement node file 1.0.0-4"
-    );
+    let found = String::from_utf8_lossy(line);
+    assert_eq!(found, "nic-placement node file 1.0.0-4");
     assert_eq!(crc32fast::hash(&content("gh200")), 1825032055);
 }
 

@@ -32,23 +32,16 @@ fn every_model_parses_says_where_its_facts_come_from_and_is_stored_as_it_is_writ
         );
         assert!(!sources.is_empty(), "{name}");
         let written = built_in.written();
-        assert!(
-            file::to_json_with_sources(&topology, &sources) == written,
-            "{name}"
-        );
+        let is_right = file::to_json_with_sources(&topology, &sources) == written;
+        assert!(is_right, "{name}");
         // the library holds it in the node file's form and without its sources
         let read = file::from_json(&written, provenance).unwrap();
-        assert_eq!(
-            postcard::to_allocvec(&read).unwrap(),
-            built_in.packed,
-            "{name}"
-        );
+        let found = postcard::to_allocvec(&read).unwrap();
+        assert_eq!(found, built_in.packed, "{name}");
         bytes += built_in.packed.len();
     }
-    assert!(
-        bytes < MODELS.len() * 3_000,
-        "{bytes} bytes in every slurmd"
-    );
+    let is_right = bytes < MODELS.len() * 3_000;
+    assert!(is_right, "{bytes} bytes in every slurmd");
 }
 
 /// `(model, the devices of which it states no PCIe link, the reason among its sources)`
@@ -80,10 +73,8 @@ fn every_model_states_the_pcie_link_of_its_gpus_and_nics_or_why_it_does_not() {
         let stated = WITHOUT_LINKS.iter().find(|(known, ..)| *known == name);
         assert_eq!(found.join(" "), stated.map_or("", |of| of.1), "{name}");
         let sources = built_in.sources().unwrap().join("\n");
-        assert!(
-            stated.is_none_or(|(.., reason)| sources.contains(reason)),
-            "{name}"
-        );
+        let is_right = stated.is_none_or(|(.., reason)| sources.contains(reason));
+        assert!(is_right, "{name}");
     }
 }
 
@@ -191,10 +182,8 @@ fn googles_rdma_nics_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_comm
         let ports = compute.flat_map(|nic| &nic.ports);
         let networks: Vec<_> = ports.map(|port| port.networks.clone()).collect();
         assert_eq!(networks.len(), count, "{name}");
-        assert!(
-            networks.iter().all(|networks| networks.len() == 1),
-            "{name}: {networks:?}"
-        );
+        let is_right = networks.iter().all(|networks| networks.len() == 1);
+        assert!(is_right, "{name}: {networks:?}");
         let texts = networks.iter().map(|networks| networks[0].to_string());
         let different = std::collections::BTreeSet::from_iter(texts).len();
         assert_eq!(different, if common { 1 } else { count }, "{name}");

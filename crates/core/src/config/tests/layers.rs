@@ -39,10 +39,8 @@ fn the_partition_beats_the_node_that_the_file_and_that_plugstack_conf() {
     for (count, expected) in policies.into_iter().enumerate() {
         // the order of the lines does not matter
         let text: String = lines[..=count].iter().rev().copied().collect();
-        assert_eq!(
-            default_of("default=closest", &text, "train"),
-            words(expected)
-        );
+        let found = default_of("default=closest", &text, "train");
+        assert_eq!(found, words(expected));
     }
     let another = default_of("default=closest", &lines.concat(), "debug");
     assert_eq!(another, words("all"));
@@ -204,11 +202,8 @@ fn a_line_that_is_not_understood_refuses_and_a_doubtful_one_does_not() {
         ("PartitionName=p NodeName=gpu2 exclud=a", false),
     ] {
         let (_, found) = layered(&[], line, "gpu1", Some("p"));
-        assert_eq!(
-            found.iter().any(|found| found.refuses),
-            is_refused,
-            "`{line}`"
-        );
+        let told = found.iter().any(|found| found.refuses);
+        assert_eq!(told, is_refused, "`{line}`");
     }
 }
 
@@ -221,12 +216,14 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     for (option, enabled, observe) in [
         // outside
         (None, true, true),
-        // a user who asks gets it
+        // the user's request counts
         (Some("verbose"), true, false),
         (Some("off"), false, false),
     ] {
-        let mut admin = Admin::default();
-        admin.default = shared.rollout.default_of(7, &shared.default);
+        let admin = Admin {
+            default: shared.rollout.default_of(7, &shared.default),
+            ..Admin::default()
+        };
         let wish = Wish::new(admin, None, option.map(words).as_ref());
         assert_eq!(
             (wish.enabled, wish.observe),

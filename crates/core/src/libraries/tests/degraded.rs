@@ -37,10 +37,10 @@ fn nccls_list_leaves_slow_ports_out_while_the_others_carry_three_quarters() {
     ] {
         let situation = slowed("dgx-h100", &compute[..slow]);
         // a near NIC at half its rate is still its GPU's best
-        assert_eq!(
-            situation.node.rail(situation.task.rails[0].0).name,
-            "mlx5_0"
-        );
+        let found = &situation.node.rail(situation.task.rails[0].0).name;
+        assert_eq!(*found, "mlx5_0");
+        let why = situation.why("NCCL_IB_HCA");
+        assert_eq!(why.contains("mlx5_0:1 and 1 more"), left_out == 2, "{why}");
         let expected = compute[left_out..].join(":1,");
         assert_eq!(list(situation), format!("={expected}:1"), "{slow} are slow");
     }
@@ -53,10 +53,8 @@ fn nccls_list_leaves_no_slow_port_out_where_the_bus_hides_the_switches_and_no_fi
     let azure = || slowed("azure-nd96isr-h100-v5", &["mlx5_0"]);
     // 300 GB/s with it, 140 without
     let unknown = list(azure());
-    assert!(
-        unknown.is_empty() || unknown.contains("mlx5_0:"),
-        "{unknown}"
-    );
+    let is_right = unknown.is_empty() || unknown.contains("mlx5_0:");
+    assert!(is_right, "{unknown}");
     // 192 GB/s with it, 336 without
     let topo = "NCCL_TOPO_FILE=/opt/ndv5.xml";
     for situation in [azure().env(&[topo]), azure().file("/etc/nccl.conf", topo)] {
@@ -69,11 +67,8 @@ fn nccls_list_leaves_no_slow_port_out_where_the_bus_hides_the_switches_and_no_fi
 fn nccls_list_leaves_out_a_card_as_a_whole_or_not_at_all() {
     let list = list(slowed("oci-bm-gpu-h100-8", &["mlx5_1"]));
     let ports = ["mlx5_0:", "mlx5_1:", "mlx5_3:1"];
-    assert_eq!(
-        ports.map(|port| list.contains(port)),
-        [false, false, true],
-        "{list}"
-    );
+    let found = ports.map(|port| list.contains(port));
+    assert_eq!(found, [false, false, true], "{list}");
 }
 
 #[test]

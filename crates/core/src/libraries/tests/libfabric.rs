@@ -27,8 +27,10 @@ fn slingshot(nics: usize) -> Situation {
             .gpus
             .extend(gpus.map(|gpu| Gpu::new(gpu, GpuVendor::Amd)));
     }
-    let mut placement = NodePlacement::default();
-    placement.left_to_libfabric = topology.numbered_nics().map(|(nic, _)| nic).collect();
+    let placement = NodePlacement {
+        left_to_libfabric: topology.numbered_nics().map(|(nic, _)| nic).collect(),
+        ..NodePlacement::default()
+    };
     Situation::new((topology, placement)).task(&[0], &[])
 }
 
@@ -58,11 +60,8 @@ fn cray_mpich_is_told_to_go_by_the_gpu_where_it_can() {
         (4, &[0], &[GPU_AWARE, "MPICH_OFI_NUM_NICS=1"], ""),
     ] {
         let situation = slingshot(nics).task(gpus, &[]).env(variables);
-        assert_eq!(
-            situation.value(POLICY),
-            expected,
-            "{nics} {gpus:?} {variables:?}"
-        );
+        let found = situation.value(POLICY);
+        assert_eq!(found, expected, "{nics} {gpus:?} {variables:?}");
     }
     assert_eq!(here().env(&[GPU_AWARE]).why(POLICY), "", "no Slingshot");
 }
@@ -220,10 +219,8 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
     for (local_id, list) in [(0, 11), (1, 10), (3, 8), (5, 10)] {
         let mut situation = oneccl("8-11", &[OF_FOUR]);
         situation.task.local_id = local_id;
-        assert_eq!(
-            situation.value(WORKERS),
-            vec![list.to_string(); 4].join(",")
-        );
+        let found = situation.value(WORKERS);
+        assert_eq!(found, vec![list.to_string(); 4].join(","));
     }
     let off = oneccl("8-11", &[OF_FOUR, "CCL_WORKER_OFFLOAD=0"]);
     assert_eq!(
@@ -242,10 +239,8 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
         let situation = oneccl(cpus, present);
         assert_eq!(situation.value(WORKERS), "", "{cpus} {present:?}");
         let why = situation.why(WORKERS);
-        assert!(
-            why.contains("`CCL_WORKER_OFFLOAD=0`"),
-            "{cpus} {present:?}: {why}"
-        );
+        let is_right = why.contains("`CCL_WORKER_OFFLOAD=0`");
+        assert!(is_right, "{cpus} {present:?}: {why}");
     }
 }
 
@@ -284,11 +279,8 @@ fn mpich_goes_by_the_gpu_only_where_that_is_asked_for_and_its_gpus_share_a_nic()
         let situation = asked.clone().task(gpus, &[]);
         assert_eq!(situation.value(AFFINITY), expected, "{gpus:?}");
     }
-    assert_eq!(
-        slingshot(4).libraries("mpich").value(AFFINITY),
-        "",
-        "CUDA alone"
-    );
+    // CUDA alone
+    assert_eq!(slingshot(4).libraries("mpich").value(AFFINITY), "");
     let preferred = asked.env(&["MPIR_CVAR_CH4_OFI_PREF_NIC=2"]);
     assert_eq!(preferred.value(AFFINITY), "", "the user's number counts");
 }

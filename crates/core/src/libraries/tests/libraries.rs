@@ -11,10 +11,8 @@ const AT_HOME: &[&str] = &["HOME=/home/me"];
 fn nccls_list_is_the_same_whatever_the_task_has() {
     for gpus in [&[][..], &[0], &[0, 1, 2]] {
         let changes = here().gpus(gpus).changes();
-        assert!(
-            changes.ends_with(&[NCCL.into(), NVSHMEM.into()]),
-            "{gpus:?}: {changes:?}"
-        );
+        let is_right = changes.ends_with(&[NCCL.into(), NVSHMEM.into()]);
+        assert!(is_right, "{gpus:?}: {changes:?}");
     }
 }
 
@@ -73,10 +71,8 @@ fn a_configuration_file_that_is_longer_than_its_part_read_may_set_anything() {
     ] {
         let why = here().file(file, text).env(variables).why(name);
         let end = if is_sure { "sets it" } else { "may set it" };
-        assert!(
-            why.starts_with(&format!("`{file}` ")) && why.ends_with(end),
-            "{why}"
-        );
+        let is_right = why.starts_with(&format!("`{file}` ")) && why.ends_with(end);
+        assert!(is_right, "{why}");
         assert_eq!(why.contains("is longer than"), !is_sure, "{why}");
     }
 }
@@ -111,22 +107,16 @@ fn no_file_is_read_where_no_list_would_be_set() {
     // a node whose interfaces are not known gets no list, so no user's file is asked
     let unknown = situation.clone().file("/proc/net/route", "…");
     assert_eq!(conf(&unknown), ucxs[..1]);
-    assert_eq!(
-        situation.gpus(&[]).opened()[1],
-        [""; 0],
-        "a task without GPUs"
-    );
+    // a task without GPUs
+    assert_eq!(situation.gpus(&[]).opened()[1], [""; 0]);
 }
 
 #[test]
 fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
     const ROCSHMEM: &str = "ROCSHMEM_HCA_LIST=mlx5_0,mlx5_1,mlx5_2";
     let amd = || here().amd().env(AT_HOME);
-    assert_eq!(
-        amd().changes(),
-        [UCX, NCCL, ROCSHMEM],
-        "NVSHMEM is NVIDIA's"
-    );
+    // NVSHMEM is NVIDIA's
+    assert_eq!(amd().changes(), [UCX, NCCL, ROCSHMEM]);
     assert!(amd().why(HCA).contains("RCCL may not recognise the"));
     assert_eq!(whole().amd().changes(), [UCX]);
     let own = |situation: Situation| situation.file("/home/me/.rccl.conf", "NCCL_IB_HCA=mlx5\n");
@@ -142,17 +132,11 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
         );
     }
     let nvidia = own(here().env(AT_HOME));
-    assert_eq!(
-        nvidia.changes(),
-        [UCX, NCCL, NVSHMEM],
-        "NCCL does not read it"
-    );
+    // NCCL does not read it
+    assert_eq!(nvidia.changes(), [UCX, NCCL, NVSHMEM]);
     let forced = amd().env(&["ROCSHMEM_USE_IB_HCA=mlx5_1"]);
-    assert_eq!(
-        forced.changes(),
-        [UCX, NCCL],
-        "rocSHMEM then looks for no NIC"
-    );
+    // rocSHMEM then looks for no NIC
+    assert_eq!(forced.changes(), [UCX, NCCL]);
 }
 
 #[test]
@@ -181,11 +165,8 @@ fn a_list_states_isolated_rails_to_nccl_by_numbers_that_no_nic_shifts_which_is_l
     without_first.node.rails.remove(0);
     // as on the other hosts
     assert_eq!(list(without_first), "=mlx5_1:1:1,mlx5_2:1:2");
-    assert_eq!(
-        list(isolated(whole())),
-        "",
-        "PyTorch would copy it to NVSHMEM"
-    );
+    // PyTorch would copy it to NVSHMEM
+    assert_eq!(list(isolated(whole())), "");
     let plain = "=mlx5_0:1,mlx5_1:1,mlx5_2:1";
     for name in ["ENABLE", "BACKENDS", "IB_DEVICES_PER_RANK"] {
         let ctran = isolated(here()).env(&[&format!("NCCL_CTRAN_{name}=1")]);
@@ -224,11 +205,8 @@ fn nccl_is_told_nothing_that_would_hide_a_nic_which_it_is_to_join_with_another()
 #[test]
 fn deepep_asks_a_nic_for_its_rate_that_may_be_chosen() {
     let mut situation = here();
-    assert_eq!(
-        situation.value("EP_NIC_NAME"),
-        "",
-        "`mlx5_0` is the default"
-    );
+    // `mlx5_0` is the default
+    assert_eq!(situation.value("EP_NIC_NAME"), "");
     situation.node.rails.remove(0);
     assert_eq!(situation.value("EP_NIC_NAME"), "mlx5_1");
     assert_eq!(situation.amd().value("EP_NIC_NAME"), "");
@@ -258,11 +236,8 @@ fn mooncake_gets_names_without_ports_where_that_is_asked_for() {
         ("MC_TENT_CONF=/home/me/tent.json", false),
         ("MC_TENT_CONF=", true),
     ] {
-        assert_eq!(
-            mooncake.clone().env(&[variable]).sets("MC_TE_FILTERS"),
-            is_set,
-            "{variable}"
-        );
+        let found = mooncake.clone().env(&[variable]).sets("MC_TE_FILTERS");
+        assert_eq!(found, is_set, "{variable}");
     }
 }
 

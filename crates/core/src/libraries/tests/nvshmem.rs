@@ -19,11 +19,8 @@ fn nvshmems_list_gives_way_to_a_mapping_of_the_users_and_to_a_prefix_that_leaves
     ] {
         let situation = here().env(&[&format!("NVSHMEM_HCA_PREFIX={prefix}")]);
         assert_eq!(situation.sets(LIST), of_node, "`{prefix}`");
-        assert_eq!(
-            situation.libraries("nvshmem-pe").sets(LIST),
-            own,
-            "`{prefix}`"
-        );
+        let found = situation.libraries("nvshmem-pe").sets(LIST);
+        assert_eq!(found, own, "`{prefix}`");
     }
 }
 
@@ -54,17 +51,12 @@ fn one_nic_for_each_element_is_asked_for_by_name_or_by_the_users_switch() {
     // the switch alone would deal NICs out by number
     assert_eq!(asked().no_env(&[LIST]).changes(), [""; 0]);
     // the user's list means the same as before
-    assert_eq!(
-        asked().env(&["NVSHMEM_HCA_LIST=mlx5_2:1"]).changes(),
-        [""; 0]
-    );
+    let found = asked().env(&["NVSHMEM_HCA_LIST=mlx5_2:1"]).changes();
+    assert_eq!(found, [""; 0]);
     for (value, is_on) in [("1", true), ("yes", true), ("0", false), ("no", false)] {
         let switched = here().env(&[&format!("NVSHMEM_ENABLE_NIC_PE_MAPPING={value}")]);
-        assert_eq!(
-            switched.changes()[2],
-            if is_on { own } else { NVSHMEM },
-            "{value}"
-        );
+        let found = &switched.changes()[2];
+        assert_eq!(*found, if is_on { own } else { NVSHMEM }, "{value}");
         assert_eq!(switched.gpus(&[0, 1]).changes()[2], NVSHMEM);
     }
 }
@@ -72,27 +64,15 @@ fn one_nic_for_each_element_is_asked_for_by_name_or_by_the_users_switch() {
 #[test]
 fn a_list_of_the_node_that_nvshmem_38_does_not_read_is_told_of() {
     let own = here().libraries("nvshmem-pe");
+    let both = |variable| here().env(&[variable]).gpus(&[0, 1]);
     for (situation, is_told) in [
         (here(), true),
         // the switch goes with the list
         (own.clone(), false),
         (own.gpus(&[0, 1]), true),
-        (
-            here()
-                .env(&["NVSHMEM_ENABLE_NIC_PE_MAPPING=1"])
-                .gpus(&[0, 1]),
-            false,
-        ),
-        (
-            here()
-                .env(&["NVSHMEM_ENABLE_NIC_PE_MAPPING=0"])
-                .gpus(&[0, 1]),
-            true,
-        ),
-        (
-            here().env(&["NVSHMEM_HCA_LIST=mlx5_0"]).gpus(&[0, 1]),
-            false,
-        ),
+        (both("NVSHMEM_ENABLE_NIC_PE_MAPPING=1"), false),
+        (both("NVSHMEM_ENABLE_NIC_PE_MAPPING=0"), true),
+        (both("NVSHMEM_HCA_LIST=mlx5_0"), false),
         // nothing is left out
         (whole(), false),
     ] {
@@ -108,10 +88,8 @@ fn deepep_ends_in_an_assertion_where_rails_are_isolated_and_that_is_told() {
     let isolated = || whole().fabric(Fabric::IsolatedRails);
     let told = |situation: Situation| situation.caveats().concat().contains("`EP_DISABLE_GIN=1`");
     assert!(told(isolated()));
-    assert!(
-        !told(isolated().env(&["NCCL_CROSS_NIC=2"])),
-        "the user's own"
-    );
+    // the user's own
+    assert!(!told(isolated().env(&["NCCL_CROSS_NIC=2"])));
     assert!(!told(isolated().amd()), "DeepEP is NVIDIA's");
 }
 

@@ -40,10 +40,7 @@ fn threads_and_places_are_set_where_asked_for_and_a_users_own_places_stay() {
         (Some(14), &["GOMP_CPU_AFFINITY=0-3"], &left),
         (Some(14), &["KMP_AFFINITY=0-3"], &left),
     ] {
-        assert_eq!(
-            values(threads, present),
-            expected,
-            "{threads:?} {present:?}"
-        );
+        let found = values(threads, present);
+        assert_eq!(found, expected, "{threads:?} {present:?}");
     }
 }

@@ -91,11 +91,8 @@ fn the_interface_is_that_of_the_nearest_route_to_srun_and_else_of_the_default_ro
         let situation = routed(routes, srun);
         assert_eq!(situation.value(GLOO), expected, "{srun:?}");
         let why = situation.why(GLOO);
-        assert_eq!(
-            why.contains("this node's default route"),
-            expected == "eth0",
-            "{why}"
-        );
+        let found = why.contains("this node's default route");
+        assert_eq!(found, expected == "eth0", "{why}");
     }
     assert!(
         routed(&[SLURMS], None)
@@ -110,28 +107,24 @@ fn the_interface_is_that_of_the_nearest_route_to_srun_and_else_of_the_default_ro
 #[test]
 fn no_interface_of_containers_storage_or_one_that_is_down_is_named() {
     let with = |route: &str| routed(&[CAMPUS, SLURMS, route], Some("10.1.0.7"));
-    let bridge = "DEVTYPE=bridge\n";
-    for (situation, expected) in [
-        (with("10.1.0.0/24 dev ib0"), "ib0"),
-        (with("10.1.0.0/24 dev lo"), "eth1"),
-        (with("10.1.0.0/24 dev a,b"), "eth1"),
-        (with("10.1.0.7/32 dev cali7"), "eth1"),
-        (with("10.1.0.0/24 via 0.0.0.0 dev swp1"), "eth1"),
-        (
-            with("10.1.0.0/24 dev docker0").file("/sys/class/net/docker0/uevent", bridge),
-            "eth1",
-        ),
-        (
-            with("10.1.0.0/24 dev ib0").file("/sys/class/net/ib0/operstate", "down\n"),
-            "eth1",
-        ),
+    let (bridge, down) = ("uevent=DEVTYPE=bridge", "operstate=down");
+    for (route, file, expected) in [
+        ("10.1.0.0/24 dev ib0", "", "ib0"),
+        ("10.1.0.0/24 dev lo", "", "eth1"),
+        ("10.1.0.0/24 dev a,b", "", "eth1"),
+        ("10.1.0.7/32 dev cali7", "", "eth1"),
+        ("10.1.0.0/24 via 0.0.0.0 dev swp1", "", "eth1"),
+        ("10.1.0.0/24 dev docker0", bridge, "eth1"),
+        ("10.1.0.0/24 dev ib0", down, "eth1"),
         // the node's own bridge
-        (
-            with("10.1.0.0/24 via 10.2.0.1 dev br0").file("/sys/class/net/br0/uevent", bridge),
-            "br0",
-        ),
+        ("10.1.0.0/24 via 10.2.0.1 dev br0", bridge, "br0"),
     ] {
-        assert_eq!(situation.value(GLOO), expected, "{:?}", situation.files);
+        let mut situation = with(route);
+        if let Some((name, text)) = file.split_once('=') {
+            let (_, interface) = route.rsplit_once(' ').unwrap();
+            situation = situation.file(&format!("/sys/class/net/{interface}/{name}"), text);
+        }
+        assert_eq!(situation.value(GLOO), expected, "{route} {file}");
     }
     for (interface, expected) in [("ib3", "eth1"), ("ib3.8001", "eth1"), ("ib30", "ib30")] {
         let mut storage = with(&format!("10.1.0.0/24 dev {interface}"));

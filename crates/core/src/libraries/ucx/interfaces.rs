@@ -125,71 +125,42 @@ mod tests {
 
     const DEFAULT: &str = "eth0 00000000 0100A8C0 0003 0 0 0 00000000 0 0 0";
     const CONNECTED: &str = "ib0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
-    const BRIDGE: &str = "DEVTYPE=bridge\nINTERFACE=x\n";
 
     #[test]
     fn interfaces_are_those_with_an_address_that_are_up_and_no_bridge() {
-        let docker = "docker0 000011AC 00000000 0001 0 0 0 0000FFFF 0 0 0";
-        let lines = ["lo", "a,b", "^a"].map(|name| CONNECTED.replace("ib0", name));
-        for (lines, file, expected) in [
-            (
-                &[CONNECTED, DEFAULT, CONNECTED, "odd", ""][..],
-                ("", ""),
-                "eth0 ib0",
-            ),
-            (
-                &["old0 0000A8C0 00000000 0000 0 0 0 00FFFFFF"],
-                ("", ""),
-                "",
-            ),
-            (&["eth0 0 0 0001 0 0 0 0"], ("", ""), "eth0"),
+        // each route with `;` behind it, a file below the interface's folder, and the names
+        let bridge = "uevent=DEVTYPE=bridge";
+        for row in [
+            &format!("{CONNECTED}; {DEFAULT}; {CONNECTED}; odd; |  | eth0 ib0"),
+            "old0 0000A8C0 00000000 0000 0 0 0 00FFFFFF |  | ",
+            "eth0 0 0 0001 0 0 0 0 |  | eth0",
             // link-local
-            (
-                &["usb0 0000FEA9 00000000 0001 0 0 0 0000FFFF 0 0 0"],
-                ("", ""),
-                "",
-            ),
+            "usb0 0000FEA9 00000000 0001 0 0 0 0000FFFF 0 0 0 |  | ",
             // a container's
-            (
-                &["cali7 0500F40A 00000000 0005 0 0 0 FFFFFFFF 0 0 0"],
-                ("", ""),
-                "",
-            ),
+            "cali7 0500F40A 00000000 0005 0 0 0 FFFFFFFF 0 0 0 |  | ",
             // `default via inet6 fe80::1 dev ens1`
-            (
-                &["ens1 00000000 00000000 0003 0 0 0 00000000 0 0 0"],
-                ("", ""),
-                "",
-            ),
+            "ens1 00000000 00000000 0003 0 0 0 00000000 0 0 0 |  | ",
             // a list cannot hold these names
-            (&[&lines[0], &lines[1], &lines[2]], ("", ""), ""),
-            (&[docker], ("", ""), "docker0"),
-            (&[docker], ("/sys/class/net/docker0/uevent", BRIDGE), ""),
+            &format!("{} |  | ", CONNECTED.replace("ib0", "lo")),
+            &format!("{} |  | ", CONNECTED.replace("ib0", "a,b")),
+            &format!("{} |  | ", CONNECTED.replace("ib0", "^a")),
+            "docker0 000011AC 00000000 0001 0 0 0 0000FFFF 0 0 0 |  | docker0",
+            &format!("docker0 000011AC 00000000 0001 0 0 0 0000FFFF 0 0 0 | {bridge} | "),
             // the node's own network
-            (&[DEFAULT], ("/sys/class/net/eth0/uevent", BRIDGE), "eth0"),
-            (
-                &[CONNECTED],
-                ("/sys/class/net/ib0/uevent", "INTERFACE=ib0\nIFINDEX=4\n"),
-                "ib0",
-            ),
-            (
-                &[CONNECTED],
-                ("/sys/class/net/ib0/operstate", "up\n"),
-                "ib0",
-            ),
-            (
-                &[CONNECTED],
-                ("/sys/class/net/ib0/operstate", "unknown\n"),
-                "ib0",
-            ),
-            (&[CONNECTED], ("/sys/class/net/ib0/operstate", "down\n"), ""),
-            (
-                &[CONNECTED],
-                ("/sys/class/net/ib0/operstate", "lowerlayerdown\n"),
-                "",
-            ),
+            &format!("{DEFAULT} | {bridge} | eth0"),
+            &format!("{CONNECTED} | uevent=INTERFACE=ib0\nIFINDEX=4\n | ib0"),
+            &format!("{CONNECTED} | operstate=up\n | ib0"),
+            &format!("{CONNECTED} | operstate=unknown\n | ib0"),
+            &format!("{CONNECTED} | operstate=down\n | "),
+            &format!("{CONNECTED} | operstate=lowerlayerdown\n | "),
         ] {
-            assert_eq!(routed(lines, &[file]), expected, "{lines:?} {file:?}");
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let [lines, file, expected] = cells.try_into().unwrap();
+            let lines: Vec<&str> = lines.split("; ").collect();
+            let (name, text) = file.split_once('=').unwrap_or(("none", ""));
+            let (interface, _) = lines[0].split_once([' ', '\t']).unwrap();
+            let path = format!("{CLASS}/{interface}/{name}");
+            assert_eq!(routed(&lines, &[(&path, text)]), expected, "{row}");
         }
         assert_eq!(known(&[(ROUTES, "")]), "");
     }
@@ -207,11 +178,8 @@ mod tests {
     #[test]
     fn a_table_that_is_cut_missing_or_too_long_tells_no_interfaces() {
         assert_eq!(known(&[]), "unknown");
-        assert_eq!(
-            routed(&[DEFAULT, "eth1…"], &[]),
-            "eth0",
-            "a line end is behind it"
-        );
+        // a line end is behind it
+        assert_eq!(routed(&[DEFAULT, "eth1…"], &[]), "eth0");
         assert_eq!(known(&[(ROUTES, &format!("{DEFAULT}\neth1…"))]), "unknown");
         assert_eq!(routed(&[DEFAULT], &[(ADDRESSES, "…")]), "unknown");
         for (count, is_known) in [(MOST, true), (MOST + 1, false), (60_000, false)] {

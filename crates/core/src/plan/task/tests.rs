@@ -109,8 +109,10 @@ fn seeing_known(
         known,
         ..task_of(gpus, "")
     };
-    let mut wish = Wish::default();
-    wish.gpu = gpu_use;
+    let mut wish = Wish {
+        gpu: gpu_use,
+        ..Wish::default()
+    };
     wish.admin.trust_topology = true;
     placed(&wish, &step, task, &[]).0
 }

@@ -25,10 +25,8 @@ fn each_row_of_the_table_has_all_fields_and_known_signs() {
             does,
             instead,
         } = row;
-        assert!(
-            ["always", "bound", "amd", "gpus", "nics"].contains(&when),
-            "`{when}`"
-        );
+        let is_right = ["always", "bound", "amd", "gpus", "nics"].contains(&when);
+        assert!(is_right, "`{when}`");
         let is_text = |text: &&str| !text.is_empty() && !text.contains('\t');
         assert!([of, does, instead].iter().all(is_text), "{row:?}");
         for condition in conditions.split(' ') {
@@ -84,15 +82,10 @@ fn a_variable_by_which_a_program_leaves_the_tasks_cpus_is_told_where_they_are_ou
         ),
     ] {
         let bound = told(vendor, true, "", &[value]);
-        assert!(
-            bound.len() == 1 && bound[0].contains(part),
-            "{value}: {bound:?}"
-        );
-        assert_eq!(
-            told(vendor, false, "", &[value]),
-            [""; 0],
-            "{value}, not bound"
-        );
+        let is_right = bound.len() == 1 && bound[0].contains(part);
+        assert!(is_right, "{value}: {bound:?}");
+        let found = told(vendor, false, "", &[value]);
+        assert_eq!(found, [""; 0], "{value}, not bound");
     }
     for value in "TLLM_NUMA_AWARE_WORKER_AFFINITY=0 TLLM_NUMA_AWARE_WORKER_AFFINITY=2 \
                   SGLANG_NUMA_BIND_V2=0 SGLANG_NUMA_BIND_V2=false SGLANG_SET_CPU_AFFINITY=False \
@@ -149,10 +142,8 @@ fn a_program_that_binds_again_is_told_by_its_words() {
     // it leaves a mask that it finds
     let end = "set `TLLM_NUMA_AWARE_WORKER_AFFINITY=0`";
     assert!(said.len() == 1 && said[0].ends_with(end), "{said:?}");
-    assert_eq!(
-        subjects(true, trt, &["TLLM_NUMA_AWARE_WORKER_AFFINITY=0"]),
-        [""; 0]
-    );
+    let found = subjects(true, trt, &["TLLM_NUMA_AWARE_WORKER_AFFINITY=0"]);
+    assert_eq!(found, [""; 0]);
     for (words, subject) in [
         ("sglang|serve|model", "sglang"),
         ("python3|-m|sglang.launch_server", "sglang."),
@@ -167,11 +158,8 @@ fn a_program_that_binds_again_is_told_by_its_words() {
             (true, &["SGLANG_NUMA_BIND_V2=0"], &[]),
             (true, &["SGLANG_NUMA_BIND_V2=1"], &["SGLANG_NUMA_BIND_V2=1"]),
         ] {
-            assert_eq!(
-                subjects(is_bound, words, values),
-                expected,
-                "{words} {values:?}"
-            );
+            let found = subjects(is_bound, words, values);
+            assert_eq!(found, expected, "{words} {values:?}");
         }
     }
     for words in [

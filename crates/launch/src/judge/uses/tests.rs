@@ -97,41 +97,29 @@ impl Situation {
     }
 }
 
-const FAR: &str = "UCX: mlx5_11:1 SYS 45 % of mlx5_0:1";
+const NONE: &str = "no NIC of this node that";
 
 #[test]
 fn the_nics_of_the_users_list_are_told_with_their_paths_and_no_strict_word_judges_them() {
     let compute = "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1,eth0";
-    let around = "NCCL: mlx5_3:1 NODE 90 %, mlx5_4:1 NODE 90 %, mlx5_5:1 NODE 90 % of mlx5_0:1";
-    let none = "no NIC of this node";
     for word in ["closest", "strict", "restricted", "single-numa-node"] {
-        for (value, expected) in [
-            ("UCX_NET_DEVICES=all", ""),
-            ("UCX_NET_DEVICES=", ""),
-            ("HOME=/home/u", ""),
-            (
-                "UCX_NET_DEVICES=mlx5_6:1",
-                "UCX: mlx5_6:1 SYS 45 % of mlx5_0:1",
-            ),
+        for row in [
+            "UCX_NET_DEVICES=all | ",
+            "UCX_NET_DEVICES= | ",
+            "HOME=/home/u | ",
+            "UCX_NET_DEVICES=mlx5_6:1 | UCX: mlx5_6:1 SYS 45 % of mlx5_0:1",
             // UCX takes the nearest of a list of all compute NICs, by which users keep storage out
-            (compute, "UCX: mlx5_0:1 PIX"),
+            &format!("{compute} | UCX: mlx5_0:1 PIX"),
             // NCCL takes the best NICs that its list leaves
-            ("NCCL_IB_HCA=mlx5", "NCCL: mlx5_0:1 PIX"),
-            ("NCCL_IB_HCA=^=mlx5_0", around),
-            (
-                "NCCL_IB_HCA==mlx5_11",
-                "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
-            ),
-            ("NCCL_IB_HCA=mlx4", &format!("NCCL: {none} that works")),
-            (
-                "UCX_NET_DEVICES=mlx5_99:1",
-                &format!("UCX: {none} that works"),
-            ),
-            (
-                "UCX_NET_DEVICES=eth0,lo",
-                &format!("UCX: {none} that works"),
-            ),
+            "NCCL_IB_HCA=mlx5 | NCCL: mlx5_0:1 PIX",
+            "NCCL_IB_HCA=^=mlx5_0 | NCCL: mlx5_3:1 NODE 90 %, mlx5_4:1 NODE 90 %, \
+             mlx5_5:1 NODE 90 % of mlx5_0:1",
+            "NCCL_IB_HCA==mlx5_11 | NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
+            &format!("NCCL_IB_HCA=mlx4 | NCCL: {NONE} works"),
+            &format!("UCX_NET_DEVICES=mlx5_99:1 | UCX: {NONE} works"),
+            &format!("UCX_NET_DEVICES=eth0,lo | UCX: {NONE} works"),
         ] {
+            let (value, expected) = row.split_once(" | ").unwrap();
             assert_eq!(dgx(word, &[value]).uses(), expected, "{word} {value}");
         }
     }
@@ -162,10 +150,8 @@ fn of_equally_good_nics_the_plans_is_named_and_the_others_only_where_all_are_use
     assert_eq!(uses("NCCL_IB_HCA==mlx5_1"), "NCCL: mlx5_1:1 PXB");
     // libfabric opens them all
     let all = uses("FI_VERBS_DEVICE_NAME=mlx5_1");
-    assert!(
-        all.starts_with("libfabric: mlx5_1:1 PXB, ") && all.contains("mlx5_10:1 "),
-        "{all}"
-    );
+    let is_right = all.starts_with("libfabric: mlx5_1:1 PXB, ") && all.contains("mlx5_10:1 ");
+    assert!(is_right, "{all}");
     assert!(uses("FI_VERBS_DEVICE_NAME=mlx5_0").starts_with("libfabric: mlx5_0:1 PXB"));
 }
 
@@ -193,11 +179,8 @@ fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
     node.excluded[1].port = None;
     port.port = 1;
     assert_eq!(super::left_out(&node, &port), Some(why()), "all ports");
-    assert_eq!(
-        super::left_out(&node, &node.rails[0]),
-        None,
-        "the map has it"
-    );
+    // the map has it
+    assert_eq!(super::left_out(&node, &node.rails[0]), None);
 }
 
 #[test]
@@ -225,57 +208,54 @@ fn of_files_and_variables_the_one_is_judged_that_the_library_prefers() {
     // the second entry is a name that no NIC has
     let comment = "NCCL_IB_HCA==mlx5_11,mlx5_0 # near";
     let home = || dgx("restricted", &["HOME=/home/u"]);
-    let ucx = || home().file("/etc/ucx/ucx.conf", FAR_LIST);
-    let nvshmem =
-        |situation: Situation| situation.file("/home/u/.nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1");
     let outer = "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_0:1";
     let nested = dgx("restricted", &[outer, "NCCL_IB_HCA==mlx5_0:1"]);
-    for (situation, expected) in [
-        (ucx(), FAR),
-        (ucx().file("/home/u/ucx.conf", NEAR), "UCX: mlx5_0:1 PIX"),
+    let beside = dgx(
+        "restricted",
+        &["HOME=/home/u", "NVSHMEM_HCA_LIST=mlx5_11:1"],
+    );
+    let (etc, own) = ("/etc/ucx/ucx.conf", "/home/u/ucx.conf");
+    let (nccl, own_nccl) = ("/etc/nccl.conf", "/home/u/.nccl.conf");
+    let (nvshmem, own_nvshmem) = ("/etc/nvshmem.conf", "/home/u/.nvshmem.conf");
+    let (nccl_near, nccl_far) = ("NCCL_IB_HCA==mlx5_0", "NCCL_IB_HCA==mlx5_11");
+    let (nv_near, nv_far) = ("NVSHMEM_HCA_LIST=mlx5_0:1", "NVSHMEM_HCA_LIST=mlx5_11:1");
+    for (situation, files, reader, is_near) in [
+        (home(), &[(etc, FAR_LIST)][..], "UCX", false),
+        (home(), &[(etc, FAR_LIST), (own, NEAR)], "UCX", true),
+        (home(), &[(own, FAR_LIST), ("ucx.conf", NEAR)], "UCX", true),
+        (home(), &[(etc, both)], "UCX", true),
         (
-            home()
-                .file("/home/u/ucx.conf", FAR_LIST)
-                .file("ucx.conf", NEAR),
-            "UCX: mlx5_0:1 PIX",
+            home(),
+            &[(nccl, nccl_far), (own_nccl, nccl_near)],
+            "NCCL",
+            true,
         ),
-        (home().file("/etc/ucx/ucx.conf", both), "UCX: mlx5_0:1 PIX"),
+        (home(), &[(nccl, comment)], "NCCL", false),
         (
-            home()
-                .file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11")
-                .file("/home/u/.nccl.conf", "NCCL_IB_HCA==mlx5_0"),
-            "NCCL: mlx5_0:1 PIX",
-        ),
-        (
-            home().file("/etc/nccl.conf", comment),
-            "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
-        ),
-        (
-            nvshmem(home().file("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_11:1")),
-            "NVSHMEM: mlx5_0:1 PIX",
+            home(),
+            &[(nvshmem, nv_far), (own_nvshmem, nv_near)],
+            "NVSHMEM",
+            true,
         ),
         // NVSHMEM prefers its file to the variable
-        (
-            nvshmem(dgx(
-                "restricted",
-                &["HOME=/home/u", "NVSHMEM_HCA_LIST=mlx5_11:1"],
-            )),
-            "NVSHMEM: mlx5_0:1 PIX",
-        ),
+        (beside, &[(own_nvshmem, nv_near)], "NVSHMEM", true),
         // a nested step goes by the file once the outer step's list is gone
-        (
-            nested.file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11"),
-            "NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1",
-        ),
+        (nested, &[(nccl, nccl_far)], "NCCL", false),
     ] {
-        assert_eq!(situation.uses(), expected, "{:?}", situation.files);
+        let uses = files
+            .iter()
+            .fold(situation, |of, (path, text)| of.file(path, text))
+            .uses();
+        let expected = match is_near {
+            true => "mlx5_0:1 PIX",
+            false => "mlx5_11:1 SYS 45 % of mlx5_0:1",
+        };
+        assert_eq!(uses, format!("{reader}: {expected}"), "{files:?}");
     }
     let near = home().file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_0,mlx5_1");
     let line = near.ask(|task, _| task.lines("n", "").join("\n"));
-    assert!(
-        line.contains("`/etc/nccl.conf` sets it: mlx5_0:1 PIX"),
-        "{line}"
-    );
+    let is_right = line.contains("`/etc/nccl.conf` sets it: mlx5_0:1 PIX");
+    assert!(is_right, "{line}");
 }
 
 #[test]
@@ -289,11 +269,8 @@ fn a_file_is_judged_where_we_would_set_no_list_if_a_word_asks() {
         for (words, expected) in [("restricted", &*far), ("verbose", &far), ("closest", "")] {
             // every NIC of this machine may be used
             let situation = on("azure-nd96isr-h100-v5", words, &["HOME=/home/u"]);
-            assert_eq!(
-                situation.file(file, text).uses(),
-                expected,
-                "{file} {words}"
-            );
+            let found = situation.file(file, text).uses();
+            assert_eq!(found, expected, "{file} {words}");
         }
     }
 }

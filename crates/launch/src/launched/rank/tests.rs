@@ -1,6 +1,7 @@
 //! Each launcher by its variables, one inside another, and what is no number.
 
 use super::*;
+use crate::tests::cells;
 
 fn values(text: &str) -> Present {
     let pairs = text
@@ -61,7 +62,7 @@ fn each_launcher_is_known_by_its_own_variables() {
         "LOCAL_RANK=8 LOCAL_WORLD_SIZE=8 | -, 0 of 8, `LOCAL_RANK=8` is not below size 8: ignored",
         "LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000 | 0/? LOCAL_RANK=0, 0 of 1",
     ] {
-        let (variables, expected) = row.split_once(" | ").unwrap();
+        let [variables, expected] = cells(row);
         assert_eq!(found(variables), expected, "{variables}");
     }
     for none in [
@@ -107,17 +108,12 @@ fn the_number_of_slurms_own_task_stands_over_those_of_launchers_around_srun() {
     }
     // programs choose their GPU by it; the batch script is task 0 of no step
     let script = format!("SLURM_TASK_PID={process} SLURM_LOCALID=0 SLURM_NODEID=0");
-    for (text, start) in [
-        (
-            format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8"),
-            "5/8 LOCAL_RANK=5",
-        ),
-        (
-            format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8"),
-            "5/8 MPI_LOCALRANKID=5",
-        ),
+    for row in [
+        format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8 | 5/8 LOCAL_RANK=5"),
+        format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8 | 5/8 MPI_LOCALRANKID=5"),
     ] {
-        assert!(found(&text).starts_with(start), "{text}");
+        let [text, start] = cells(&row);
+        assert!(found(text).starts_with(start), "{text}");
     }
 }
 
@@ -187,24 +183,17 @@ fn the_launcher_of_the_number_is_known_below_a_wrapper_that_says_it_again() {
         let found = find(&values(&format!("{ompi} {wrapper}")), number, size);
         assert_eq!(found.numbered_by, expected, "{wrapper} {number:?}");
     }
-    for (text, expected) in [
+    for row in [
         // torchrun in one process of mpirun
-        (
-            "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1",
-            "LOCAL_RANK",
-        ),
+        "LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 \
+         LOCAL_WORLD_SIZE=1",
         // all of them repeat it
-        (
-            "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 \
-             LOCAL_RANK=1 LOCAL_WORLD_SIZE=4",
-            "PALS_LOCAL_RANKID",
-        ),
+        "PALS_LOCAL_RANKID | PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 \
+         MPI_LOCALNRANKS=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4",
         // Slurm's are known by their masks
-        (
-            &format!("{BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"),
-            "LOCAL_RANK",
-        ),
+        &format!("LOCAL_RANK | {BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"),
     ] {
+        let [expected, text] = cells(row);
         assert_eq!(numbering(text).numbered_by, Some(expected), "{text}");
     }
 }
@@ -288,6 +277,11 @@ fn torchruns_workers_with_a_gpu_each_are_told_apart() {
         let found = virtual_number(&values(&format!("{worker} {change}")));
         assert_eq!(found, expected, "{change}");
     }
+    // the user's own number counts before it
+    for (own, number) in [(None, 5), (Some(2), 2)] {
+        let found = find(&values(worker), own, None);
+        assert_eq!(found.rank.unwrap().number, number);
+    }
 }
 
 mod by_rank {
@@ -355,44 +349,38 @@ mod by_rank {
         ] {
             let (found, note) = of_rank(&dgx(), list, number, of, by_user);
             assert_eq!(found, expected, "{list:?} {number}");
-            assert!(
-                note.starts_with(start) && note.is_empty() == start.is_empty(),
-                "{note}"
-            );
+            let is_right = note.starts_with(start) && note.is_empty() == start.is_empty();
+            assert!(is_right, "{note}");
         }
     }
 
     #[test]
     fn gpus_that_the_program_may_count_in_another_way_are_not_counted() {
-        let changes: [(fn(&mut Topology), &str); 4] = [
-            (
-                |node| node.gpus[3].mig_instances = Some(2),
-                "may mean a MIG",
-            ),
-            (
-                |node| node.gpus[3].vendor = GpuVendor::Amd,
-                "several vendors",
-            ),
-            (
-                |node| {
-                    node.gpus
-                        .iter_mut()
-                        .for_each(|gpu| gpu.vendor = GpuVendor::Intel)
-                },
-                "may mean a stack",
-            ),
-            (
-                |node| node.gpus[3].model = Some("another".to_string()),
-                "differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`",
-            ),
-        ];
-        for (change, part) in changes {
+        let intel = |node: &mut Topology| {
+            let gpus = node.gpus.iter_mut();
+            gpus.for_each(|gpu| gpu.vendor = GpuVendor::Intel);
+        };
+        let told = |change: fn(&mut Topology), part: &str| {
             let mut node = dgx();
             change(&mut node);
             let (found, note) = of_rank(&node, None, 1, Some(8), false);
             assert_eq!(found.len(), 8);
             assert!(note.contains(part), "{note}");
-        }
+        };
+        told(intel, "may mean a stack");
+        told(
+            |node| node.gpus[3].mig_instances = Some(2),
+            "may mean a MIG",
+        );
+        told(
+            |node| node.gpus[3].vendor = GpuVendor::Amd,
+            "several vendors",
+        );
+        let differ = "differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`";
+        told(
+            |node| node.gpus[3].model = Some("another".to_string()),
+            differ,
+        );
         let mut unequal = dgx();
         unequal.gpus[3].model = Some("another".to_string());
         let mut ordered = grant(None);

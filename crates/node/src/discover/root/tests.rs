@@ -140,7 +140,7 @@ fn an_open_file_waits_for_no_other_and_stays_in_this_process() {
         (open::open_kernel_file(&path).unwrap(), no_wait),
         (open::open_resolved(&path).unwrap(), no_wait),
         (
-            directory_descriptor(&place.0).unwrap().into(),
+            directory_descriptor(&place.0).unwrap(),
             libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
         ),
     ] {
@@ -167,11 +167,8 @@ fn links_in_a_circle_and_out_of_the_tree_lead_nowhere() {
         ("secret", None),
         ("outside/secret", None),
     ] {
-        assert_eq!(
-            root.read(&format!("sys/class/{path}")).as_deref(),
-            text,
-            "{path}"
-        );
+        let found = root.read(&format!("sys/class/{path}"));
+        assert_eq!(found.as_deref(), text, "{path}");
     }
     for path in ["sys/class/circle", "sys/class/outside"] {
         assert_eq!(root.list(path, |_| true), [""; 0], "{path}");

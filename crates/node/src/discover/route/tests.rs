@@ -147,7 +147,8 @@ fn an_ipv6_default_route_counts_where_there_is_no_other() {
         format!("{local} 00000001 ibp64s0"),
     ];
     let ipv6 = format!("proc/net/ipv6_route={}", table.join("\n"));
-    assert_eq!(default_routes(&[ipv6.clone()]), ["mlx5_1 by ibp41s0f0"]);
+    let found = default_routes(std::slice::from_ref(&ipv6));
+    assert_eq!(found, ["mlx5_1 by ibp41s0f0"]);
     let ipv4 = routes(&["eno1 00000000 0101000A 0003 100 00000000"]);
     assert_eq!(default_routes(&[ipv6, ipv4]), [""; 0]);
 }
@@ -184,10 +185,8 @@ fn the_networks_of_an_interface_are_those_it_is_in_as_many_as_a_topology_file_ca
         let again = file::from_json(&json, Provenance::ThisSystem).unwrap();
         assert_eq!(nic(&again, "mlx5_0").ports[0].networks.len(), kept);
         let told = texts(diagnostics).concat();
-        assert_eq!(
-            told.starts_with("`/proc/net/route`: 1000 networks more"),
-            count > MOST
-        );
+        let answer = told.starts_with("`/proc/net/route`: 1000 networks more");
+        assert_eq!(answer, count > MOST);
         assert_eq!(told.is_empty(), count <= MOST, "{told}");
     }
 }
@@ -266,10 +265,8 @@ fn a_step_reads_the_device_nodes_subnets_and_virtual_functions_of_nics() {
     let names = ["mlx5_0", "mlx5_1", "mlx5_2"];
     let nics = names.map(|name| nic(&found, name));
     let functions = nics.map(|nic| found.pci.get(nic.address.unwrap()).unwrap());
-    assert_eq!(
-        functions.map(|function| function.vfs),
-        [Some(4), None, None]
-    );
+    let told = functions.map(|function| function.vfs);
+    assert_eq!(told, [Some(4), None, None]);
     assert_eq!(functions[2].physfn, Some("29:00.0".parse().unwrap()));
     assert_eq!(functions[0].device, Some(0x1021));
     let subnet = Some(SubnetPrefix(0xfe80_0000_0000_0007));

@@ -172,10 +172,8 @@ fn a_step_counts_virtual_functions_by_their_links_since_their_number_waits_for_t
         assert_eq!(found.pci.get(address).unwrap().vfs, Some(3), "{scope:?}");
         let is_read = snapshot.get(&number).is_some();
         assert_eq!(is_read, scope == Scope::Full, "{scope:?}");
-        assert!(
-            read(snapshot, scope).0 == found,
-            "from a snapshot, {scope:?}"
-        );
+        let is_right = read(snapshot, scope).0 == found;
+        assert!(is_right, "from a snapshot, {scope:?}");
     }
 }
 

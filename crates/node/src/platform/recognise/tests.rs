@@ -86,16 +86,12 @@ fn the_marks_are_those_of_the_models() {
             let id = device(&topology, gpu.address);
             let kind = model.kinds.iter().find(|kind| Some(kind.id) == id).unwrap();
             let known = gpu.model.as_deref();
-            assert!(
-                known.is_none_or(|known| kind.names.contains(&known)),
-                "{name}"
-            );
+            let is_right = known.is_none_or(|known| kind.names.contains(&known));
+            assert!(is_right, "{name}");
         }
         for nic in model.assumed {
-            assert!(
-                topology.nics.iter().any(|known| known.name == *nic),
-                "{name}: {nic}"
-            );
+            let is_right = topology.nics.iter().any(|known| known.name == *nic);
+            assert!(is_right, "{name}: {nic}");
         }
         // sources and marks must agree on the assumed addresses
         let sources = model.sources().unwrap().join("\n");
@@ -132,10 +128,8 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
     let known = model.topology().unwrap();
     let [said] = supply(&mut live, model).try_into().unwrap();
     let said = said.to_string();
-    assert!(
-        said.starts_with("`azure-nd96isr-h100-v5`: recognised by"),
-        "{said}"
-    );
+    let is_right = said.starts_with("`azure-nd96isr-h100-v5`: recognised by");
+    assert!(is_right, "{said}");
     assert!(said.ends_with("`8` paths and `8` roles"), "{said}");
     assert_eq!(live.stated_paths, known.stated_paths);
     let placement = policy::map(&live, &Wish::default());

@@ -95,20 +95,21 @@ fn group_list(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Each machine with the path, and the GPUs and NICs of each group.
-fn stated() -> impl Iterator<Item = (&'static str, String, Vec<(Vec<usize>, Vec<&'static str>)>)> {
+/// GPUs, and the NICs nearest to each of them.
+type Group = (Vec<usize>, Vec<&'static str>);
+
+/// Each machine with the path and the groups.
+fn stated() -> impl Iterator<Item = (&'static str, &'static str, Vec<Group>)> {
     STATED.iter().chain(sites::STATED).map(|row| {
         let mut words = row.split(' ');
         let (machine, path) = (words.next().unwrap(), words.next().unwrap());
-        let words: Vec<&str> = words
-            .flat_map(|word| group_list(word).unwrap_or(word).split(' '))
-            .collect();
-        let groups = words.into_iter().map(|word| {
+        let words = words.flat_map(|word| group_list(word).unwrap_or(word).split(' '));
+        let group = |word: &'static str| {
             let (gpus, nics) = word.split_once('=').unwrap();
             let gpus = gpus.split(',').map(|gpu| gpu.parse().unwrap());
             (gpus.collect(), nics.split(',').collect())
-        });
-        (machine, path.to_string(), groups.collect())
+        };
+        (machine, path, words.map(group).collect())
     })
 }
 
@@ -195,10 +196,8 @@ fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
                     .map(|choice| placement.rail(choice.rail).name.as_str())
             };
             let used = order::set(gpus.iter().flat_map(of_gpu));
-            assert!(
-                used.iter().all(|nic| nics.contains(nic)),
-                "{machine}: {used:?}"
-            );
+            let is_right = used.iter().all(|nic| nics.contains(nic));
+            assert!(is_right, "{machine}: {used:?}");
             let expected = (part * gpus.len()).min(nics.len());
             assert_eq!(used.len(), expected, "{machine}: {used:?}");
         }
@@ -233,10 +232,8 @@ fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
 fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     let topology = model("levante").unwrap();
     let placement = policy::map(&topology, &Wish::default());
-    assert_eq!(
-        nearest(&topology, 0),
-        (PathType::Sys, vec!["mlx5_0", "mlx5_1"])
-    );
+    let found = nearest(&topology, 0);
+    assert_eq!(found, (PathType::Sys, vec!["mlx5_0", "mlx5_1"]));
     let pairs: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
     assert_eq!(pairs, ["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]);
 }

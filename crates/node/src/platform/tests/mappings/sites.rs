@@ -41,10 +41,8 @@ fn the_gcds_and_nics_of_a_frontier_blade_are_on_the_stated_numa_nodes() {
         (3, [0, 1], "cxi0"),
     ] {
         for (gcd, path) in gcds.into_iter().zip([PathType::Node, PathType::Phb]) {
-            assert_eq!(
-                topology.numa_node_of(topology.gpus[gcd].address),
-                Some(numa_node)
-            );
+            let found = topology.numa_node_of(topology.gpus[gcd].address);
+            assert_eq!(found, Some(numa_node));
             assert_eq!(nearest(&topology, gcd), (path, vec![nic]));
         }
     }
