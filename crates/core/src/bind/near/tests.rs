@@ -261,7 +261,7 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
     assert_eq!(unknown.lists(), ["0-223"; 8]);
 }
 
-/// The CPUs of a NUMA node of a DGX A100, which has four on each socket and two GPUs on every other.
+/// The CPUs of a NUMA node of a DGX A100, with four on each socket and two GPUs on every other.
 fn a100(node: u32) -> String {
     let first = 16 * node;
     let last = first + 15;
