@@ -46,6 +46,7 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	# the fuzzers are a workspace of their own, whose lock file forgets what ours gained
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
@@ -72,7 +73,7 @@ attack:         ## srun lines by chance, each without and with the plugin, judge
 fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EACH=600 RUNS=10000000 (a C++ compiler)
 	fuzz/run.sh $(TARGET)
 
-slow:           ## the input of each parser that costs most: TARGET=name BLOCKS=1000000000, or BY=time
+slow:           ## the input of each target that costs most: TARGET=name BLOCKS=1000000000
 	fuzz/run.sh slow $(TARGET)
 
 sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)

@@ -64,10 +64,10 @@ seed("conf", "example", re.sub(r"(?m)^#(?=[A-Za-z ])", "", (ROOT / "nic-placemen
 seed("conf", "nodes", "default=observe exclude=mlx5_9 # storage\nPartitionName=train,debug default=closest rollout=10% set=A_FILE={map_file:json}\n"
      "NodeName=gpu[001-004] topology=/etc/a.json \\\n    trust-topology\nnodename=gpu002 PARTITIONNAME=train default=off disable\n")
 admins = [n + "=" for n in names] + names + facts + ["NodeName=", "PartitionName=", "[001-128]", "\\\n", "#", "gpu001", "train", "/etc/a", "%", "observe", "_FILE=", "*", "?", "{{", "}}", ";"]
-for target in ["plugstack", "conf", "template"]:
+for target in ["plugstack", "conf"]:
     dictionary(target, admins + variables[:40])
 for nth, text in enumerate(["SITE_NIC={nics}", "A_FILE={map_file:sglang}", "B={map:vllm} {{{rails}}}", "C={gpu}{gpu_address}{numa}{task_id}", "UCX_X={nic}:{port}"]):
-    seed("template", f"set-{nth}", text)
+    seed("plugstack", f"set-{nth}", f"set={text}\nenv=none+site")
 
 # a task's variables
 conf = "NCCL_IB_HCA==mlx5_0:1,mlx5_1\nNCCL_CROSS_NIC=1\0[x]\nUCX_NET_DEVICES=mlx5_0:1,eth0\n ;\0NVSHMEM_HCA_LIST = mlx5_2 # c\0"
@@ -125,9 +125,8 @@ seed("archive", "small", archive.getvalue()[:4096])
 dictionary("archive", ["ustar\x0000", "ustar  ", "sys/", "proc/", "0000644", "././@LongLink"])
 
 # other programs' files
-tests = (ROOT / "crates/formats/src/import/hwloc/tests/machines.rs").read_text()
-for name, text in re.findall(r'const (VERSION_\d): &str = r#"(.*?)"#;', tests, re.S):
-    seed("hwloc", name.lower(), text)
+for path in sorted((ROOT / "crates/formats/src/import/hwloc/tests").glob("version_*.xml")):
+    seed("hwloc", path.stem, path.read_bytes())
 for name in ["sample", "written"]:
     seed("nccl", name, (ROOT / f"crates/formats/src/import/nccl/tests/{name}.xml").read_bytes())
 seed("nccl", "spark", run("import", "--to", "nccl", str(MODELS / "dgx-spark.json")))
@@ -146,9 +145,6 @@ seed("audit", "three", three[:12000])
 seed("audit", "labelled", (MACHINES / "audit/labelled.txt").read_bytes()[:8000])
 seed("audit", "small", '{"format":"nic-placement check","version":1,"host":"a"}\n1: {\n2: {"a": 1}\n1: }\n')
 dictionary("audit", sorted(set(re.findall(r'"[a-z_]+"', three)))[:120] + ["\n{", "}\n", "0: {", "1: ", "\x1e"])
-for target in ["solver", "maps"]:
-    for nth, text in enumerate([b"\x00\x41\x40\x00\x08\x01\x08\x00\x10\x01\x10", b"\x02\x83\x80\x08\x1f\x81\x08\x1f", b"\x05\xc7\xa0\x10\x3f\xa1\x50\x3f\x80\x91\x20", bytes(range(64))]):
-        seed(target, f"made-{nth}", text)
 for nth, text in enumerate(["0-3,5,8191", "0xff,ff000000", "0000:1b:00.0", "10.1.0.0/16", "gpu[001-128,130],login1\ngpu005\ngpu1\n08\n10", "mlx5_*,ib?", "srun\n--het-group=0,2\n:\n--cpu-bind=cores", "cpu:type:x86,ven0000fam0006mod008F:feature:", "0:off;1:closest", "10%,observe"]):
     seed("lists", f"list-{nth}", text)
 dictionary("lists", ["0x", "-", ",", "[", "]", "0000:", "/16", "*", "?", "--het-group=", "--cpu-bind=", ":", ";", "%", "fe80:", "8191", "fff"])
@@ -183,16 +179,3 @@ asked = [f'"{name}"' for name in dict.fromkeys(re.findall(r"^    (?:pub\(crate\)
 known = sorted(file.stem for file in MODELS.glob("*.json"))
 dictionary("request", asked + ['"format": "nic-placement request"', '"version": 1', '"machine"', '"topology"', '"as"', '"lines"', "null", "true", "[]", "{}", "4096", "4294967295", "-1"]
            + known + names + libraries + facts + ["set=", "exclude=", "mlx5_", "0-7", "json", "sglang", "mooncake", "vllm"] + variables[:40] + json_words)
-conf = b"default=observe\nNodeName=gpu[001-004] default=closest set=A_FILE={map_file:sglang} disable\nPartitionName=train rollout=10%\n"
-for nth, text in enumerate([b"default=closest\0\0\0train\0" + conf, b"set=A={map_file:json}\nset=B={map_file:mooncake}\0\0{}\n\0\0default=rail\n",
-                            b"disable\0\x01\x01\0", b"\0\x06\x02\x04\x05\x01\0map\0\0set=A={map_file:json}", b"default=strict\0\x02\0\0\0x", b"cache=0\0\0\0\0NodeName=* disable\n"]):
-    seed("layers", f"said-{nth}", text)
-ours = [run("map", "--machine", "dgx-h100", "--format", form) for form in ["json", "sglang", "mooncake"]]
-for form, text in zip(["json", "sglang", "mooncake"], ours):
-    seed("layers", f"map-{form}", b"set=A={map_file:%s}\nenv=none+site\0\0" % form.encode() + text + b"\0\0default=env=none+site\n")
-dictionary("layers", admins + ["\0", "\0\0\0"] + variables[:20])
-for nth, text in enumerate([b"\x00", b"\x01\x04\x00\x10\x05", b"\x02\x00\x00\x20\x03", b"\x03\x02\x00\x30\x01\x00", b"\x44\x05\x00\x01", b"\x05\x06\x01\x01"]):
-    seed("kept", f"changes-{nth}", text)
-for nth, text in enumerate([b"\x00", b"\x01\x00\x10\x01\x054\xff\n", b"\x00\x00\x20\x04\x00\x30", b"\x01\x00\x40\x05\x06\x00\x50\x05\x08", b"\x00\x00\x60\x0a\x07a = b\nc",
-                            b"\x40\x00\x70\x0b\x40", b"\x81\x00\x80\x03", b"\x00\x00\x90\x09\x00\xa0\x07\x00\xb0\x08"]):
-    seed("directory", f"changes-{nth}", text)

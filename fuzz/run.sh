@@ -6,12 +6,8 @@
 # The last line of a target is one for fuzz/RUNS.tsv.  The second is one of the clock: where other work takes the processor, give
 # TIMEOUT=60, and look at what found/ then has of slow-unit-… alone.
 #
-# LEAN=1 looks at which code an input reaches, and no longer at what each comparison compares: that is two thirds of the time, and
-# says little where an input is a list of changes, as that of sysfs, kept, directory, maps and solver is.  It also links the whole
-# program at once, and uses tcmalloc where there is one (libtcmalloc-minimal4): together that is half of what then remains.
-#
-# fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks (BLOCKS says how many for each length,
-# 1000000000), or with BY=time by the clock.  The worst lies in fuzz/found/slow-TARGET.
+# fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks: BLOCKS says how many for each length
+# (1000000000).  The worst of each length lies in fuzz/found/slow-TARGET-LENGTH.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -27,19 +23,7 @@ if [ "${1:-}" = slow ]; then
 fi
 
 flags="$flags -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
-flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table --cfg fuzzing"
-feedback=()
-if [ -n "${LEAN:-}" ]; then
-    # libFuzzer's own memcmp keeps what is compared by this function; fuzz_targets/fuzz.rs has one that does nothing
-    flags="$flags --cfg lean -Clink-arg=-Wl,--wrap=__sanitizer_weak_hook_memcmp"
-    feedback=(-entropic=0)
-    target=$target/lean
-    export CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
-    # a sanitizer has an allocator of its own
-    [ -n "${SANITIZER:-}" ] || allocator=$(ldconfig -p | sed -n 's/.*libtcmalloc_minimal\.so\.4 .*=> //p' | head -n 1)
-else
-    flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares"
-fi
+flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 memory=256
 cargo=(cargo)
 if [ "${SANITIZER:-}" = address ]; then
@@ -55,22 +39,15 @@ if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # names without spaces
     set -- $(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' src/targets/mod.rs)
 fi
-# made and undone with each input: on a disk that would be most of the work
-if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
-    export TMPDIR=/dev/shm/nic-placement-fuzz.$$
-    mkdir "$TMPDIR"
-    trap 'rm -r "$TMPDIR"' EXIT
-fi
 
 # Bytes of an input of a target, at most: what matters of its format fits, and longer ones cost as much as many short ones.
 longest() {
     case $1 in
         words) echo 1200 ;; # a line may have 1024
-        directory) echo 128 ;; # each change is one on disk
-        sysfs | kept | maps | solver) echo 256 ;; # a change is a few bytes, and so is a device
-        template | ranks) echo 512 ;;
+        sysfs) echo 256 ;; # a change is a few bytes
+        ranks) echo 512 ;;
         plugstack | conf) echo 1024 ;;
-        environment | tables | lists | layers) echo 2048 ;;
+        environment | tables | lists) echo 2048 ;;
         request | nccl | matrix) echo 4096 ;;
         audit | hwloc) echo 8400 ;; # a small node as hwloc 2 writes it
         *) echo 16384 ;;
@@ -85,10 +62,10 @@ for name; do
     dictionary=()
     if [ -e "dictionaries/$name.dict" ]; then dictionary=(-dict="dictionaries/$name.dict"); fi
     echo "== $name"
-    NIC_PLACEMENT_FUZZ=$name LD_PRELOAD=${allocator:-} "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
+    NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
         -max_len="${MAX_LEN:-$(longest "$name")}" -rss_limit_mb="$memory" -timeout="${TIMEOUT:-1}" -report_slow_units=1 \
         -max_total_time="${SECONDS_EACH:-600}" \
-        -runs="${RUNS:-10000000}" "${feedback[@]}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
+        -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
     # only where it ended by itself
     awk -v OFS='\t' -v name="$name" -v today="$today" -v commit="$commit" '
         /^Done [0-9]+ runs in / { runs = $2; seconds = $5 }

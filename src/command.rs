@@ -16,7 +16,6 @@ use nic_placement_core::wish::{Switch, Wish};
 use nic_placement_node::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::set_variable_before_threads;
-use std::ffi::OsString;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -98,20 +97,8 @@ pub(crate) fn tell_the_nodes() {
     let is_off = are_several && words.any(|words| words.policy == Some(Switch::Off));
     // `None` removes an outer srun's value
     set(components::OFF, is_off.then_some("1"));
-    let is_named = |(name, value): (OsString, OsString)| {
-        cpu_bind::is_of_component(&name.to_string_lossy(), &value.to_string_lossy())
-    };
-    let word = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
-    let word = match word {
-        Some(cpu_bind::CHOSEN) => word,
-        _ if are_several && std::env::vars_os().any(is_named) => Some(cpu_bind::CHOSEN),
-        _ if are_several => Some(cpu_bind::UNNAMED),
-        None if cpu_bind::is_of_an_outer_step(variable) => Some(cpu_bind::UNNAMED),
-        _ => word,
-    };
-    if word.is_some() {
-        set(cpu_bind::VARIABLE, word);
-    }
+    let word = cpu_bind::word_of_srun(&arguments(), are_several, variable);
+    set(cpu_bind::VARIABLE, word);
 }
 
 /// In sbatch and salloc: reports once that components have different words. A batch script's sruns

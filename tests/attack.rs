@@ -12,9 +12,6 @@
 //! It is void if Slurm itself does not do the same then, without the plugin, or if nothing is found then.  Pairs that are made
 //! worse on purpose show each time that the judge finds what it looks for.
 
-#[allow(dead_code, reason = "the cases of end_to_end use the rest")]
-#[path = "end_to_end/bed.rs"]
-mod bed;
 #[path = "attack/checks.rs"]
 mod checks;
 #[path = "attack/finds.rs"]
@@ -24,32 +21,21 @@ mod finds;
 mod judge;
 #[path = "attack/line.rs"]
 mod line;
-#[allow(dead_code, reason = "the cases of end_to_end use the rest")]
-#[path = "end_to_end/machines.rs"]
-mod machines;
 #[path = "attack/pairs.rs"]
 mod pairs;
-#[allow(dead_code, reason = "the cases of end_to_end use the rest")]
-#[path = "end_to_end/plugins.rs"]
-mod plugins;
-#[allow(dead_code, reason = "the cases of end_to_end use the rest")]
-#[path = "end_to_end/report.rs"]
-mod report;
 #[path = "attack/rng.rs"]
 mod rng;
-#[allow(dead_code, reason = "the cases of end_to_end use the rest")]
-#[path = "end_to_end/site.rs"]
-mod site;
+#[path = "../testing/slurm/mod.rs"]
+mod slurm;
 #[path = "attack/targets.rs"]
 mod targets;
 
-use bed::Bed;
 use finds::{finds, kind, shown, told};
 use line::Pair;
 use pairs::{Job, Outcome};
-use site::{Site, Unfit};
+use slurm::bed::Bed;
+use slurm::site::Site;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use targets::{Attacked, Facts, Target, clusters, target};
@@ -83,14 +69,7 @@ pub struct Tally {
 fn main() -> ExitCode {
     let site = match Site::new() {
         Ok(site) => site,
-        Err(Unfit::Skip(reason)) => {
-            println!("skipped: {reason}");
-            return ExitCode::SUCCESS;
-        }
-        Err(Unfit::Broken(reason)) => {
-            eprintln!("attack: {reason}");
-            return ExitCode::FAILURE;
-        }
+        Err(unfit) => return unfit.end("attack"),
     };
     let start = Instant::now();
     let attack = Attack::from_environment(site.release);
@@ -105,12 +84,8 @@ fn main() -> ExitCode {
         if pairs.is_empty() {
             continue;
         }
-        // Slurm 22.05 needs systemd's help for the cgroups of version 2
-        if attacked.cluster.cgroups && !Path::new("/sys/fs/cgroup/devices/devices.list").exists() {
-            println!(
-                "skipped {} pairs: no cgroup v1 `devices` hierarchy here",
-                pairs.len()
-            );
+        if let Some(why) = attacked.cluster.lacks(&site) {
+            println!("skipped {} pairs: {why}", pairs.len());
             continue;
         }
         match Bed::up(&site, &attacked.cluster, &attacked.knobs) {
@@ -121,10 +96,8 @@ fn main() -> ExitCode {
                 attack.on(&bed, attacked, &pairs, &mut tally);
             }
             Err(reason) => {
-                println!(
-                    "FAILED cluster `{}` did not come up: {reason}",
-                    attacked.cluster.name
-                );
+                let name = attacked.cluster.name;
+                println!("FAILED cluster `{name}` did not come up: {reason}");
                 tally.failed += pairs.len();
             }
         }
@@ -147,25 +120,13 @@ fn main() -> ExitCode {
     of_kind
         .iter()
         .for_each(|(kind, times)| println!("{times} finds of the kind: {kind}"));
-    if failed > 0 {
-        println!("the logs are in `{}`", site.dir.display());
-    } else {
-        let _ = std::fs::remove_dir_all(&site.dir);
-    }
     println!(
-        "seed {}, {seconds:.0} s; {placed} pairs were placed, {changed} of them with other CPUs or memory; {refused} were refused \
-         by Slurm, {void} are void",
+        "seed {}, {seconds:.0} s; {placed} placed, {changed} bound anew, {refused} refused, {void} void",
         attack.seed
     );
-    println!(
-        "{passed} passed, {failed} failed, {} skipped",
-        refused + void
-    );
-    if failed > 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    let skipped = refused + void;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    site.end(failed)
 }
 
 impl Attack {

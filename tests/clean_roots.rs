@@ -8,6 +8,8 @@
 //!
 //! Without PACKAGES=all, or without the packages, roots or tools, it says so and passes.
 
+#[path = "tool/answer.rs"]
+mod answer;
 #[path = "packages/arm.rs"]
 mod arm;
 #[path = "packages/contents.rs"]
@@ -23,22 +25,17 @@ mod release;
 #[path = "docs/shown.rs"]
 mod shown;
 
+use answer::Answer;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::thread;
 
-pub(crate) fn path(name: &str) -> PathBuf {
-    Path::new(env!("NIC_PLACEMENT_ROOT")).join(name)
-}
+pub(crate) use answer::checkout as path;
 
 pub(crate) fn text(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    Answer::new("", output.clone()).both()
 }
 
 /// A package that `make deb` or `make rpm` made.
@@ -55,16 +52,13 @@ pub(crate) const NAMES: &str = "nic-placement slurm-spank-nic-placement";
 
 /// The packages of a build, by what follows their names: the tool and the plugin first.
 pub(crate) fn files_of(of: &str) -> [String; 4] {
-    let devel = if of.ends_with(".rpm") {
-        "libnic-placement-core-devel"
-    } else {
-        "libnic-placement-core-dev"
-    };
+    let devel = if of.ends_with(".rpm") { "devel" } else { "dev" };
+    let devel = format!("libnic-placement-core-{devel}");
     [
         "nic-placement",
         "slurm-spank-nic-placement",
         "libnic-placement-core0",
-        devel,
+        &devel,
     ]
     .map(|name| format!("{name}{of}"))
 }
@@ -89,11 +83,11 @@ impl Root {
         command.args(words).current_dir("/").stdin(Stdio::null());
         command
             .env("NICP_DIR", &self.dir)
-            .env("NICP_PORT", self.port)
-            .env("NICP_ROOT", Self::folder(self.name));
+            .env("NICP_PORT", self.port);
+        command.env("NICP_ROOT", Self::folder(self.name));
         command
             .env("NICP_BIND", path("target/packages"))
-            .env("NICP_BIN", env!("CARGO_BIN_EXE_nic-placement"));
+            .env("NICP_BIN", answer::TOOL);
         command.env_remove("SLURM_CONF");
         command
     }
@@ -107,19 +101,17 @@ impl Root {
         let conf = root.dir.join("etc/plugstack.conf");
         fs::remove_file(&conf).unwrap();
         std::os::unix::fs::symlink("/etc/slurm/plugstack.conf", conf).unwrap();
+        let log = format!("{}/log", root.dir.display());
         root.ok(&format!(
-            "rm -rf /var/log/slurm && ln -s {}/log /var/log/slurm",
-            root.dir.display()
+            "rm -rf /var/log/slurm && ln -s {log} /var/log/slurm"
         ));
         root
     }
 
     /// Runs a line of the shell in it, in the folder with the packages; stderr is where stdout is.
     pub(crate) fn run(&self, line: &str) -> Output {
-        let line = format!(
-            "cd {} && {{ {line}\n}} 2>&1",
-            path("target/packages").display()
-        );
+        let packages = path("target/packages");
+        let line = format!("cd {} && {{ {line}\n}} 2>&1", packages.display());
         self.cluster(&["run", "bash", "-c", &line])
             .output()
             .expect("cluster.sh")
@@ -127,13 +119,9 @@ impl Root {
 
     pub(crate) fn ok(&self, line: &str) -> String {
         let output = self.run(line);
-        assert!(
-            output.status.success(),
-            "{}: `{line}`: {}",
-            self.name,
-            text(&output)
-        );
-        text(&output)
+        let said = text(&output);
+        assert!(output.status.success(), "{}: `{line}`: {said}", self.name);
+        said
     }
 
     /// Every file of the root, with its kind and mode, without what the distribution's own programs keep.
@@ -179,6 +167,7 @@ const ALONE: &[(&str, fn())] = cases![
     dist::two_folders_give_the_same_release_on_two_days,
 ];
 
+const STILL_NAMED: &str = "90-nic-placement.conf` still names the plugin";
 const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
 /// As the guide has it.
 const ACTIVATE: &str =
@@ -195,10 +184,8 @@ fn every_step_starts_while_the_package_is_replaced(root: &Root) {
         });
         let mut replaced = 0;
         while !steps.is_finished() {
-            root.ok(&format!(
-                "dpkg -i {}",
-                if replaced % 2 == 0 { SECOND } else { FIRST }
-            ));
+            let package = if replaced % 2 == 0 { SECOND } else { FIRST };
+            root.ok(&format!("dpkg -i {package}"));
             replaced += 1;
         }
         println!("      50 steps started while the package was replaced {replaced} times");
@@ -222,12 +209,11 @@ fn an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays(root: &Roo
          dpkg-deb -b /tmp/other /tmp/other.deb && rm -r /tmp/other"
     ));
     root.ok("dpkg -i /tmp/other.deb");
-    assert_eq!(
-        root.ok("dpkg-query -Wf '${db:Status-Abbrev}' slurm-spank-nic-placement"),
-        "ii "
-    );
+    let status = root.ok("dpkg-query -Wf '${db:Status-Abbrev}' slurm-spank-nic-placement");
+    assert_eq!(status, "ii ");
+    let example = "/usr/share/nic-placement/*.conf";
     root.ok(&format!(
-        "cmp {LINE} /tmp/line && grep -q 'another text' /usr/share/nic-placement/*.conf"
+        "cmp {LINE} /tmp/line && grep -q 'another text' {example}"
     ));
     assert_eq!(
         root.ok("srun -n1 --gpus=1 printenv UCX_NET_DEVICES"),
@@ -252,17 +238,10 @@ fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(
              if mountpoint -q /srv/slurm; then umount /srv/slurm; fi; exit $status"
         ));
         assert_eq!(said.contains("read-only\n"), first == read_only, "{said}");
-        assert!(
-            said.matches("90-nic-placement.conf` still names the plugin")
-                .count()
-                == 2,
-            "{said}"
-        );
+        assert_eq!(said.matches(STILL_NAMED).count(), 2, "{said}");
         let times = |list: &str| {
-            list.lines()
-                .filter(|line| !line.starts_with(". "))
-                .collect::<Vec<_>>()
-                .join("\n")
+            let entries = list.lines().filter(|line| !line.starts_with(". "));
+            entries.collect::<Vec<_>>().join("\n")
         };
         assert_eq!(times(&root.ok(list)), times(&before), "{}", root.name);
     }
@@ -271,30 +250,19 @@ fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(
 fn a_line_without_its_library_stops_no_step(root: &Root) {
     root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
     let said = root.ok(&format!("dpkg -r {NAMES}"));
-    assert!(
-        said.contains("90-nic-placement.conf` still names the plugin"),
-        "{said}"
-    );
-    let step = root.run("srun -n2 --gpus-per-task=1 echo ran");
-    assert!(
-        step.status.success() && text(&step).matches("ran\n").count() == 2,
-        "{}",
-        text(&step)
-    );
-    assert!(
-        text(&step).contains("cannot open shared object file"),
-        "{}",
-        text(&step)
-    );
+    assert!(said.contains(STILL_NAMED), "{said}");
+    let step = root.ok("srun -n2 --gpus-per-task=1 echo ran");
+    assert_eq!(step.matches("ran\n").count(), 2, "{step}");
+    assert!(step.contains("cannot open shared object file"), "{step}");
     root.ok(&format!("dpkg -P {NAMES} && rm {LINE}"));
     assert_eq!(root.ok("srun -n2 --gpus-per-task=1 echo ran"), "ran\nran\n");
     // and without the line nothing is loaded, nor missed
     root.ok(&format!("dpkg -i {FIRST}"));
     let asked = root.run("srun --nic-placement -n1 true");
+    let said = text(&asked);
     assert!(
-        text(&asked).contains("unrecognized option '--nic-placement'"),
-        "{}",
-        text(&asked)
+        said.contains("unrecognized option '--nic-placement'"),
+        "{said}"
     );
     root.ok(&format!("dpkg -r {NAMES}"));
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
@@ -303,10 +271,8 @@ fn a_line_without_its_library_stops_no_step(root: &Root) {
     root.ok("echo 'include /usr/share/nic-placement/*.conf' >> /etc/slurm/plugstack.conf");
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
     root.ok(&format!("dpkg -i {FIRST}"));
-    assert_eq!(
-        root.ok("srun --nic-placement -n1 --gpus=1 printenv UCX_NET_DEVICES"),
-        "mlx5_0:1,eth0\n"
-    );
+    let placed = root.ok("srun --nic-placement -n1 --gpus=1 printenv UCX_NET_DEVICES");
+    assert_eq!(placed, "mlx5_0:1,eth0\n");
     root.ok(&format!("dpkg -P {NAMES}"));
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
 }
@@ -318,20 +284,17 @@ fn the_timer_is_enabled_unless_an_admin_disabled_it_and_goes_with_the_package(ro
     let is_enabled = || root.run(&format!("test -L {link}")).status.success();
     root.ok(&format!("dpkg -i {FIRST}"));
     assert!(is_enabled(), "{}", root.name);
-    root.ok(&format!(
-        "dpkg -i {SECOND} && dpkg -r {NAMES} && dpkg -i {SECOND}"
-    ));
+    let again = |first: &str| {
+        root.ok(&format!(
+            "dpkg -i {first} && dpkg -r {NAMES} && dpkg -i {SECOND}"
+        ))
+    };
+    again(SECOND);
     assert!(is_enabled(), "{}", root.name);
-    // as `systemctl disable` does, which the root of Debian 12 lacks
+    // as `systemctl disable` does, which the root of Debian 12 lacks; no upgrade enables it again
     root.ok(&format!("rm {link}"));
-    root.ok(&format!(
-        "dpkg -i {FIRST} && dpkg -r {NAMES} && dpkg -i {SECOND}"
-    ));
-    assert!(
-        !is_enabled(),
-        "{}: what an admin disabled is enabled by an upgrade",
-        root.name
-    );
+    again(FIRST);
+    assert!(!is_enabled(), "{}", root.name);
     // a login node has no GPU: the file is written, and says so
     root.ok("nic-placement refresh && test -s /run/nic-placement/node.cache");
     if root.run("command -v systemctl").status.success() {
@@ -356,16 +319,16 @@ fn missing() -> Option<String> {
         return Some("`make test-packages` runs this".to_string());
     }
     let roots = ["bookworm", "trixie"].map(|name| Root::folder(name).join("usr/sbin/slurmd"));
-    let packages = [
+    let debs = [
         "_1.0.0-1_amd64.deb",
         "_1.0.0-2_amd64.deb",
         "_1.0.0-1_arm64.deb",
-        "-1.0.0-1.x86_64.rpm",
     ];
-    let packages = packages
+    let packages = debs
         .into_iter()
-        .flat_map(files_of)
-        .map(|name| package(&name));
+        .chain(["-1.0.0-1.x86_64.rpm"])
+        .flat_map(files_of);
+    let packages = packages.map(|name| package(&name));
     let file = roots
         .into_iter()
         .chain(packages)
@@ -381,12 +344,9 @@ fn main() -> ExitCode {
         println!("skipped: {reason}");
         return ExitCode::SUCCESS;
     }
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    let is_wanted =
-        |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    let words = std::env::args().skip(1);
+    let wanted: Vec<String> = words.filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word));
     let (mut passed, mut failed) = (0, 0);
     let mut count = |name: String, case: &dyn Fn()| {
         let well = catch_unwind(AssertUnwindSafe(case)).is_ok();
@@ -403,9 +363,5 @@ fn main() -> ExitCode {
         }
     }
     println!("{passed} passed, {failed} failed");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(failed > 0))
 }

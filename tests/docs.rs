@@ -39,45 +39,47 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What is no page below docs/.
-const NAMED: [&str; 10] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "benches/README.md",
-    "plugstack.conf.example",
-    "nic-placement.conf.example",
-    "packaging/man/nic-placement.1",
-    "packaging/man/nic-placement.8",
-];
-
-/// The pages below docs/, in order of their names.
-fn pages() -> Vec<String> {
-    let names = fs::read_dir(path("docs")).unwrap();
-    // docs/results has sites' reports
-    let files = names
-        .map(Result::unwrap)
-        .filter(|entry| entry.file_type().unwrap().is_file());
-    let names = files.map(|entry| entry.file_name().into_string().unwrap());
-    let pages: BTreeSet<String> = names
-        .filter(|name| !name.ends_with(".svg"))
-        .map(|name| format!("docs/{name}"))
-        .collect();
-    assert!(
-        pages.iter().all(|name| name.ends_with(".md")),
-        "{pages:?}: a page that no test reads"
-    );
-    pages.into_iter().collect()
-}
+const NAMED: &str = "README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md SECURITY.md benches/README.md plugstack.conf.example \
+                     nic-placement.conf.example packaging/man/nic-placement.1 packaging/man/nic-placement.8";
 
 /// Everything that is held to the program; a new page below docs/ is held from its first day.
 fn documents() -> Vec<String> {
-    NAMED
-        .iter()
-        .map(ToString::to_string)
-        .chain(pages())
-        .collect()
+    let names = fs::read_dir(path("docs")).unwrap().map(Result::unwrap);
+    // docs/results has sites' reports
+    let files = names.filter(|entry| entry.file_type().unwrap().is_file());
+    let names = files.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
+    let mut pages: Vec<String> = names.filter(|name| !name.ends_with(".svg")).collect();
+    let unread = pages.iter().find(|name| !name.ends_with(".md"));
+    assert_eq!(unread, None, "a page that no test reads");
+    pages.sort();
+    NAMED.split(' ').map(str::to_string).chain(pages).collect()
+}
+
+/// Each line of each document, as it reads, with the document's name.
+fn lines() -> Vec<(String, String)> {
+    let of = |name: String| {
+        let text = read(&name).replace("\\-", "-");
+        let lines: Vec<_> = text
+            .lines()
+            .map(|line| (name.clone(), line.to_string()))
+            .collect();
+        lines
+    };
+    documents().into_iter().flat_map(of).collect()
+}
+
+/// A text in one line, with one blank between words.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Holds a file to this text, or writes it.
+#[track_caller]
+fn hold(name: &str, wanted: &str) {
+    if std::env::var_os("BLESS").is_some() && read(name) != wanted {
+        fs::write(path(name), wanted).unwrap();
+    }
+    assert!(read(name) == wanted, "{name} differs: BLESS=1 writes it");
 }
 
 fn path(name: &str) -> PathBuf {
@@ -89,161 +91,141 @@ fn read(name: &str) -> String {
 }
 
 /// What the tool prints, stdout before stderr.
-fn tool(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement"))
-        .args(arguments)
+fn tool(line: &str) -> String {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+    let output = tool
+        .args(line.split_whitespace())
         .current_dir(path(""))
         .output()
         .unwrap();
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat()
 }
 
-// ---- generated blocks ----
-
-/// Checks the tool's commands in a document that every reader can run; the others need the reader's own node or file.
-fn checked_commands(document: &str) -> usize {
-    let mut checked = 0;
-    for (command, shown) in shown_commands(&read(document)) {
-        let Some(arguments) = command.strip_prefix("nic-placement ") else {
-            continue;
-        };
-        // a built-in machine, or a file of the checkout
-        if !["--machine ", " tests/"]
-            .iter()
-            .any(|source| arguments.contains(source))
-        {
-            continue;
-        }
-        assert!(
-            !arguments.contains(['|', '\'', '"', '>', '$']),
-            "`{command}` needs a shell: it cannot be checked"
-        );
-        let printed = tool(&arguments.split_whitespace().collect::<Vec<_>>());
-        let lines: Vec<&str> = printed.lines().collect();
-        assert!(
-            shows(&shown, &lines),
-            "{document} shows another output of `{command}`, which prints:\n{printed}"
-        );
-        checked += 1;
-    }
-    checked
+/// The tool's commands, and those of one with its options.
+fn commands() -> Vec<String> {
+    let help = tool("-h");
+    let commands = help.lines().filter_map(|line| line.strip_prefix("  "));
+    commands
+        .map(|line| line.split_whitespace().next().unwrap().to_string())
+        .collect()
 }
+
+// ---- commands and words ----
 
 #[test]
 fn the_documents_show_what_the_tool_prints() {
-    let checked: usize = documents().iter().map(|name| checked_commands(name)).sum();
+    let mut checked = 0;
+    for document in documents() {
+        for (command, shown) in shown_commands(&read(&document)) {
+            // a built-in machine, or a file of the checkout; the others need the reader's own node or file
+            let can_be_run = command.contains("--machine ") || command.contains(" tests/");
+            let Some(arguments) = command
+                .strip_prefix("nic-placement ")
+                .filter(|_| can_be_run)
+            else {
+                continue;
+            };
+            assert!(
+                !arguments.contains(['|', '\'', '"', '>', '$']),
+                "`{command}` needs a shell"
+            );
+            let printed = tool(arguments);
+            let lines: Vec<&str> = printed.lines().collect();
+            assert!(
+                shows(&shown, &lines),
+                "{document}: `{command}` prints:\n{printed}"
+            );
+            checked += 1;
+        }
+    }
     assert!(checked >= 12, "only {checked} commands were checked");
 }
 
 #[test]
-fn the_words_that_a_document_gives_to_exec_are_known() {
-    let mut words = 0;
-    for name in documents() {
-        let text = read(&name).replace("\\-", "-");
-        for line in text.lines().filter(|line| line.contains(" -- ")) {
-            let Some((_, rest)) = line.split_once("nic-placement exec ") else {
-                continue;
-            };
-            let given = rest.split_whitespace().next().unwrap_or_default();
-            if given.starts_with(|letter: char| letter.is_ascii_lowercase()) {
-                assert!(Words::parse(given).is_ok(), "{name}: `exec {given}`");
-                words += 1;
+fn every_word_that_a_document_gives_to_exec_or_to_the_option_is_known() {
+    let (mut of_exec, mut words) = (0, 0);
+    for (name, line) in lines() {
+        let command = line
+            .split_once("nic-placement exec ")
+            .filter(|_| line.contains(" -- "));
+        let given = command.and_then(|(_, rest)| rest.split_whitespace().next());
+        let is_word = |given: &&str| given.starts_with(|letter: char| letter.is_ascii_lowercase());
+        if let Some(given) = given.filter(is_word) {
+            assert!(Words::parse(given).is_ok(), "{name}: `exec {given}`");
+            of_exec += 1;
+        }
+        for named in ["--nic-placement=", "SLURM_NIC_PLACEMENT=", "default="] {
+            for (at, _) in line.match_indices(named) {
+                let value = &line[at + named.len()..];
+                let is_of_value =
+                    |letter: char| letter.is_ascii_alphanumeric() || ",=+-_".contains(letter);
+                let end = value
+                    .find(|letter| !is_of_value(letter))
+                    .unwrap_or(value.len());
+                let value = value[..end].trim_end_matches(['-', ',']);
+                // `WORD` stands for any, and the documents show one typo on purpose
+                let is_any = value.starts_with(|letter: char| letter.is_ascii_uppercase());
+                let is_known = is_any || value == "closet" || Words::parse(value).is_ok();
+                assert!(is_known, "{name}: `{named}{value}`");
+                words += usize::from(!is_any && !value.is_empty());
             }
         }
     }
-    assert!(words >= 4, "only {words} were found");
+    assert!(
+        of_exec >= 4 && words >= 5,
+        "only {of_exec} and {words} were found"
+    );
 }
 
 // where KillOnBadExit=1 the first node that warns cut off the reports of all others
 #[test]
 fn the_documents_ask_many_nodes_so_that_no_node_s_status_ends_the_others() {
-    let mut shown = 0;
-    for name in documents() {
-        let text = read(&name).replace("\\-", "-");
-        for line in text
-            .lines()
-            .filter(|line| line.contains("srun ") && line.contains("check --json |"))
-        {
-            assert!(line.contains("srun -K0 -l "), "{name}: {line}");
-            shown += 1;
-        }
-    }
-    assert!(shown >= 3, "only {shown} were found");
+    let asks =
+        |line: &&(String, String)| line.1.contains("srun ") && line.1.contains("check --json |");
+    let lines = lines();
+    let shown: Vec<_> = lines.iter().filter(asks).collect();
+    assert!(shown.len() >= 3, "{shown:?}");
+    assert!(
+        shown.iter().all(|line| line.1.contains("srun -K0 -l ")),
+        "{shown:?}"
+    );
 }
 
 #[test]
 fn dots_stand_for_lines_and_for_the_rest_of_a_line() {
-    let holds = |shown: &str, printed: &[&str]| {
-        shows(
-            &shown.lines().map(str::to_string).collect::<Vec<_>>(),
-            printed,
-        )
-    };
-    assert!(
-        holds("a\n…\nd", &["a", "b", "c", "d"]) && holds("…\nd", &["d"]) && holds("a …", &["a  b"])
-    );
-    assert!(!holds("a\nd", &["a", "b", "d"]) && !holds("a", &["a", "b"]) && !holds("a …", &["b"]));
-    assert!(!holds("a\n…\nd", &["a", "b"]) && !holds("a", &[]));
-}
-
-#[test]
-fn every_word_that_a_document_gives_to_the_option_is_known() {
-    let mut words = 0;
-    for name in documents() {
-        let text = read(&name).replace("\\-", "-");
-        for named in ["--nic-placement=", "SLURM_NIC_PLACEMENT=", "default="] {
-            for (at, _) in text.match_indices(named) {
-                let value: String = text[at + named.len()..]
-                    .chars()
-                    .take_while(|letter| {
-                        letter.is_ascii_alphanumeric() || ",=+-_".contains(*letter)
-                    })
-                    .collect();
-                // `WORD` stands for any
-                let value = if value.starts_with(|letter: char| letter.is_ascii_uppercase()) {
-                    ""
-                } else {
-                    &value
-                };
-                // the documents show one typo on purpose
-                let value = value.trim_end_matches(['-', ',']);
-                assert!(
-                    value == "closet" || Words::parse(value).is_ok(),
-                    "{name}: `{named}{value}`"
-                );
-                words += usize::from(!value.is_empty());
-            }
-        }
+    for (shown, printed, is_held) in [
+        ("a\n…\nd", "a b c d", true),
+        ("…\nd", "d", true),
+        ("a …", "a__b", true),
+        ("a\nd", "a b d", false),
+        ("a", "a b", false),
+        ("a …", "b", false),
+        ("a\n…\nd", "a b", false),
+        ("a", "", false),
+    ] {
+        let lines: Vec<String> = shown.lines().map(str::to_string).collect();
+        let printed: Vec<&str> = printed.split_whitespace().collect();
+        assert_eq!(shows(&lines, &printed), is_held, "{shown}: {printed:?}");
     }
-    assert!(words >= 5, "only {words} were found");
 }
 
 #[test]
-fn every_plugstack_line_of_the_example_is_understood() {
+fn every_line_of_the_examples_is_understood() {
     let text = read("plugstack.conf.example");
-    let lines: Vec<&str> = text
+    let lines = text
         .lines()
-        .filter_map(|line| line.trim_start_matches('#').strip_prefix("optional "))
-        .collect();
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix("optional "));
+    let lines: Vec<&str> = lines.collect();
     assert!(lines.len() >= 3, "{lines:?}");
     for line in lines {
         let (_, diagnostics) = Admin::parse(line.split_whitespace().skip(1));
         assert_eq!(diagnostics, [], "{line}");
     }
-}
-
-#[test]
-fn every_line_of_the_example_configuration_is_understood() {
     let text = read("nic-placement.conf.example");
-    let is_line = |line: &&str| {
-        ["default=", "NodeName=", "PartitionName=", "    rollout="]
-            .iter()
-            .any(|begin| line.starts_with(begin))
-    };
+    let begins = ["default=", "NodeName=", "PartitionName=", "    rollout="];
+    let is_line = |line: &&str| begins.iter().any(|begin| line.starts_with(begin));
     let lines: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix('#'))
@@ -257,62 +239,42 @@ fn every_line_of_the_example_configuration_is_understood() {
 
 /// Beside the blocks, which are compared byte for byte: whatever lists options lists the whole table, and in its words.
 #[test]
-fn whoever_lists_the_options_lists_the_whole_table() {
-    let help = nic_placement_core::config::options::help();
-    let [first, second] =
-        ["plan", "exec"].map(|command| tool(&[command, "--help"]).replace('\n', " "));
-    let unwrapped = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (first, second) = (unwrapped(&first), unwrapped(&second));
-    let completions = ["bash", "zsh", "fish"].map(|shell| tool(&["completions", shell]));
+fn each_list_of_options_is_the_whole_table() {
+    let help = flat(&nic_placement_core::config::options::help());
+    let [plan, exec] = ["plan", "exec"].map(|command| flat(&tool(&format!("{command} --help"))));
+    let shells = ["bash", "zsh", "fish"];
+    let completions = shells.map(|shell| tool(&format!("completions {shell}")));
     for spec in WORDS.iter().chain(ARGUMENTS) {
-        let is_word = WORDS.contains(spec);
+        let (name, told) = (spec.name, flat(spec.help));
         assert!(
-            unwrapped(&help).contains(&spec.sentence()),
-            "--nic-placement=help: {}",
-            spec.name
+            help.contains(&spec.sentence()),
+            "--nic-placement=help: {name}"
         );
-        let block = if is_word { "words" } else { "arguments" };
-        let page = if is_word {
-            "docs/user-guide.md"
-        } else {
-            "docs/configuration.md"
+        let (block, page) = match WORDS.contains(spec) {
+            true => ("words", "docs/user-guide.md"),
+            false => ("arguments", "docs/configuration.md"),
         };
-        for name in [
+        for page in [
             page,
             "packaging/man/nic-placement.8",
             "plugstack.conf.example",
         ] {
-            assert!(
-                read(name).contains(&format!("generated: {block}")),
-                "{name} has no `{block}`"
-            );
+            let has = read(page).contains(&format!("generated: {block}"));
+            assert!(has, "{page} has no `{block}`");
         }
-        if !is_word {
+        if block == "arguments" || name == "help" {
             continue;
         }
-        let told = unwrapped(spec.help);
-        if !["off", "observe", "help", "verbose", "dry-run"].contains(&spec.name) {
-            assert!(
-                first.contains(&told),
-                "`plan --help` does not say what `{}` does",
-                spec.name
-            );
-        }
+        // a plan has none that switch off, and fish's script no words without an option
+        let is_planned = !["off", "observe", "verbose", "dry-run"].contains(&name);
         assert!(
-            spec.name == "help" || second.contains(&told),
-            "`exec --help`: `{}`",
-            spec.name
+            !is_planned || plan.contains(&told),
+            "`plan --help`: `{name}`"
         );
-        // fish's script has no words without an option, and a plan has none that switch off
-        let is_planned = !["off", "observe", "verbose", "dry-run"].contains(&spec.name);
-        for (shell, script) in ["bash", "zsh", "fish"].iter().zip(&completions) {
-            assert!(
-                spec.name == "help"
-                    || script.contains(spec.name)
-                    || (*shell == "fish" && !is_planned),
-                "{shell} does not complete `{}`",
-                spec.name
-            );
+        assert!(exec.contains(&told), "`exec --help`: `{name}`");
+        for (shell, script) in shells.iter().zip(&completions) {
+            let is_told = script.contains(name) || *shell == "fish" && !is_planned;
+            assert!(is_told, "{shell} does not complete `{name}`");
         }
     }
 }
@@ -321,59 +283,32 @@ fn whoever_lists_the_options_lists_the_whole_table() {
 
 #[test]
 fn the_tools_man_page_is_its_table_of_commands() {
-    let name = "packaging/man/nic-placement.1";
     let page = man::page();
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(path(name), &page).unwrap();
-    }
-    assert!(
-        page == read(name),
-        "{name} differs: `BLESS=1 cargo test -p nic-placement-cli --test docs` writes it"
-    );
-    let help = tool(&["-h"]);
-    let commands = help.lines().filter_map(|line| line.strip_prefix("  "));
-    for command in commands.map(|line| line.split_whitespace().next().unwrap()) {
-        assert!(
-            page.contains(&format!(".SS {command}\n")),
-            "the page has no `{command}`"
-        );
-        for line in tool(&[command, "-h"])
-            .lines()
-            .filter(|line| line.starts_with("  -") || line.starts_with("      --"))
-        {
-            let option = line
-                .trim_start()
-                .split("  ")
-                .next()
-                .unwrap()
-                .replace('-', "\\-");
-            let option = option
-                .split([' ', '['])
-                .find(|word| word.starts_with("\\-\\-"))
-                .unwrap()
-                .rsplit(", ")
-                .next()
-                .unwrap();
-            assert!(
-                page.contains(&format!("\\fB{option}\\fR")),
-                "the page has no `{option}` of `{command}`"
-            );
+    hold("packaging/man/nic-placement.1", &page);
+    for command in commands() {
+        assert!(page.contains(&format!(".SS {command}\n")), "no `{command}`");
+        for line in tool(&format!("{command} -h")).lines() {
+            if !line.starts_with("  -") && !line.starts_with("      --") {
+                continue;
+            }
+            let mut words = line.split([' ', '[', ',']);
+            let option = words.find(|word| word.starts_with("--")).unwrap();
+            let option = format!("\\fB{}\\fR", option.replace('-', "\\-"));
+            assert!(page.contains(&option), "no `{option}` of `{command}`");
         }
     }
 }
 
 #[test]
 fn man_pages_are_of_this_version_and_without_a_warning() {
-    for name in NAMED.iter().filter(|name| name.contains("/man/")) {
+    for name in NAMED.split(' ').filter(|name| name.contains("/man/")) {
         let text = read(name);
         assert!(text.is_ascii(), "{name} is not ASCII");
         let version = format!("\"nic-placement {}\"", env!("CARGO_PKG_VERSION"));
-        assert!(
-            text.lines()
-                .any(|line| line.starts_with(".TH") && line.contains(&version)),
-            "{name}: .TH"
-        );
-        match Command::new("groff")
+        let is_head = |line: &str| line.starts_with(".TH") && line.contains(&version);
+        assert!(text.lines().any(is_head), "{name}: .TH");
+        let mut groff = Command::new("groff");
+        match groff
             .args(["-man", "-Tutf8", "-ww", "-z"])
             .arg(path(name))
             .output()
@@ -382,6 +317,12 @@ fn man_pages_are_of_this_version_and_without_a_warning() {
             Err(_) => println!("skipped: there is no `groff`"),
         }
     }
+    let heading = format!("## [{}]", env!("CARGO_PKG_VERSION"));
+    let changelog = read("CHANGELOG.md");
+    assert!(
+        changelog.lines().any(|line| line.starts_with(&heading)),
+        "no `{heading}`"
+    );
 }
 
 /// And the cases that ran on them are counted in docs/releases.md's table alone.
@@ -391,7 +332,7 @@ fn every_range_of_releases_is_that_of_the_table() {
     let packages = ["packaging/package.sh".to_string()];
     let mut found = 0;
     for name in documents().into_iter().chain(packages) {
-        let words = read(&name).split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = flat(&read(&name));
         for rest in words.split(&format!("{first} to ")).skip(1) {
             assert!(
                 rest.starts_with(&last),
@@ -406,15 +347,4 @@ fn every_range_of_releases_is_that_of_the_table() {
         );
     }
     assert!(found >= 4, "only {found} were found");
-}
-
-#[test]
-fn the_changelog_knows_this_version() {
-    let heading = format!("## [{}]", env!("CARGO_PKG_VERSION"));
-    assert!(
-        read("CHANGELOG.md")
-            .lines()
-            .any(|line| line.starts_with(&heading)),
-        "no `{heading}`"
-    );
 }

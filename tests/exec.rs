@@ -16,3 +16,5 @@ mod played;
 mod rules;
 #[path = "exec/steps.rs"]
 mod steps;
+#[path = "../testing/task.rs"]
+mod task;

@@ -1,53 +1,5 @@
 //! The plugin as Slurm sees it: loaded by a fake Slurm in C, called hook by hook, judged by what it did.
 
-#[path = "host/harness.rs"]
-mod harness;
-#[path = "host/node.rs"]
-mod node;
-
-use harness::played::LogLine;
-use harness::{Played, Step, dgx_h100, private_folder, recorded};
-use std::fs;
-
-/// The words that the option takes, each of which a message about a bad one must name.
-const WORDS: [&str; 14] = [
-    "closest", "numa", "all", "off", "observe", "help", "verbose", "dry-run", "strict", "bind=",
-    "mem=", "omp=", "env=", "no-env=",
-];
-/// The arguments that a plugstack.conf line takes.
-const ARGUMENTS: [&str; 12] = [
-    "default=",
-    "rollout=",
-    "disable",
-    "conf=",
-    "topology=",
-    "sysfs=",
-    "machine=",
-    "exclude=",
-    "include=",
-    "fabric=",
-    "set=",
-    "trust-topology",
-];
-/// What a task gets on a DGX H100.
-const VARIABLES: [&str; 4] = [
-    "UCX_NET_DEVICES",
-    "NCCL_IB_HCA",
-    "NVSHMEM_HCA_LIST",
-    "NIC_PLACEMENT",
-];
-
-/// Plays a step, or leaves the test where there is no C compiler.
-macro_rules! play {
-    ($step:expr) => {
-        match $step.play() {
-            Some(played) => played,
-            None => return,
-        }
-    };
-}
-
-// below the macro, which is known only from there on
 #[path = "host/again.rs"]
 mod again;
 #[path = "host/binding.rs"]
@@ -58,6 +10,8 @@ mod conf;
 mod deaf;
 #[path = "host/files.rs"]
 mod files;
+#[path = "host/harness.rs"]
+mod harness;
 #[path = "host/hostile.rs"]
 mod hostile;
 #[path = "host/inherited.rs"]
@@ -68,6 +22,8 @@ mod instructions;
 mod map_file;
 #[path = "host/missing.rs"]
 mod missing;
+#[path = "host/node.rs"]
+mod node;
 #[path = "host/node_file.rs"]
 mod node_file;
 #[path = "host/programs.rs"]
@@ -83,92 +39,76 @@ mod users;
 #[path = "host/valgrind.rs"]
 mod valgrind;
 
-fn texts(lines: &[LogLine], level: &str) -> Vec<String> {
-    lines
-        .iter()
-        .filter(|line| line.level == level)
-        .map(|line| line.text.clone())
-        .collect()
+use harness::played::LogLine;
+use harness::{Played, Step, dgx_h100, private_folder, recorded};
+use std::fs;
+
+/// The words that the option takes, each of which a message about a bad one must name.
+const WORDS: [&str; 14] = [
+    "closest", "numa", "all", "off", "observe", "help", "verbose", "dry-run", "strict", "bind=",
+    "mem=", "omp=", "env=", "no-env=",
+];
+/// The arguments that a plugstack.conf line takes.
+const ARGUMENTS: &str = "default= rollout= disable conf= topology= sysfs= machine= exclude= include= fabric= set= trust-topology";
+/// What a task gets on a DGX H100.
+const VARIABLES: [&str; 4] = [
+    "UCX_NET_DEVICES",
+    "NCCL_IB_HCA",
+    "NVSHMEM_HCA_LIST",
+    "NIC_PLACEMENT",
+];
+
+/// A step on a DGX H100, with these words of `spank_host`'s.
+fn dgx(words: &str) -> Step {
+    Step::on_dgx_h100().with(words)
 }
 
-fn default_on() -> Step {
-    Step::on_dgx_h100().arg("default=closest")
+/// Such a step where the admin's default is to place.
+fn on(words: &str) -> Step {
+    dgx("--arg default=closest").with(words)
+}
+
+/// A process of that context, played.
+fn of(context: &str, words: &str) -> Played {
+    Step::in_context(context).with(words).play()
 }
 
 // ---- loading ----
 
 #[test]
-fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it() {
-    let releases = [
-        (38, "0x160500"), // 22.05
-        (39, "0x170200"),
-        (40, "0x170b00"),
-        (41, "0x180500"),
-        (42, "0x180b00"),
-        (43, "0x190500"),
-        (44, "0x190b00"),
-        (45, "0x1a0500"),
-        (46, "0x1a0b00"), // 26.11
-    ];
-    for (api, version) in releases {
-        let played = play!(Step::in_context("remote").word("--api-version", api.to_string()));
+fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it_and_one_that_is_not_known_nothing()
+ {
+    // from 22.05 to 26.11
+    let known =
+        "38 160500 39 170200 40 170b00 41 180500 42 180b00 43 190500 44 190b00 45 1a0500 46 1a0b00";
+    let unknown = "0 000000 36 000000 37 000000 47 000000 65535 000000";
+    let all: Vec<_> = known.split(' ').chain(unknown.split(' ')).collect();
+    for pair in all.chunks(2) {
+        let played = of("remote", &format!("--api-version {}", pair[0]));
+        let version = format!("plugin_version 0x{}", pair[1]);
         assert_eq!(
-            played.events("load")[1],
-            format!("plugin_version {version}"),
-            "API {api}\n{played}"
+            played.events("load"),
+            ["plugin_name nic_placement", &version]
         );
     }
-}
-
-#[test]
-fn a_slurm_that_is_not_known_is_told_nothing_and_so_refuses_the_plugin() {
-    for api in ["0", "36", "37", "47", "65535"] {
-        let played = play!(Step::in_context("remote").word("--api-version", api));
-        assert_eq!(
-            played.events("load")[1],
-            "plugin_version 0x000000",
-            "API {api}\n{played}"
-        );
-    }
-}
-
-#[test]
-fn the_plugin_says_its_name() {
-    let played = play!(Step::in_context("remote"));
-    assert_eq!(
-        played.events("load")[0],
-        "plugin_name nic_placement",
-        "{played}"
-    );
 }
 
 // ---- the option ----
 
 #[test]
-fn srun_sbatch_and_slurmstepd_get_one_option_with_an_optional_argument() {
+fn srun_sbatch_and_slurmstepd_get_one_option_with_an_optional_argument_and_slurmd_nothing() {
     for context in ["local", "allocator", "remote"] {
-        let played = play!(Step::in_context(context));
-        let events = played.events("init");
-        let registered: Vec<_> = events
-            .iter()
-            .filter(|event| event.starts_with("register "))
-            .collect();
-        assert_eq!(registered.len(), 1, "{context}\n{played}");
+        let played = of(context, "");
+        let is = |event: &&str| event.starts_with("register ");
+        let registered: Vec<_> = played.events("init").into_iter().filter(is).collect();
+        let begin = "register nic-placement has_arg 2 arginfo [";
         assert!(
-            registered[0].starts_with("register nic-placement has_arg 2 arginfo ["),
-            "{context}\n{played}"
+            registered.len() == 1 && registered[0].starts_with(begin),
+            "{played}"
         );
-        assert_eq!(played.returned("init"), Some(0), "{context}\n{played}");
+        assert_eq!(played.returned("init"), Some(0), "{played}");
     }
-}
-
-#[test]
-fn slurmd_gets_nothing_at_all() {
-    let played = play!(
-        Step::in_context("slurmd")
-            .arg("default=closest")
-            .arg("no-such-argument")
-    );
+    let played = of("slurmd", "--arg default=closest --arg no-such-argument");
     assert_eq!(played.events("init"), ["returned 0"], "{played}");
     assert_eq!(played.log(), [], "{played}");
 }
@@ -176,334 +116,183 @@ fn slurmd_gets_nothing_at_all() {
 #[test]
 fn a_typo_ends_srun_and_sbatch_with_one_line_that_names_the_word_and_where_all_are_listed() {
     for context in ["local", "allocator"] {
-        for (typed, bad) in [
-            ("closet", "closet"),
-            ("closest,verbos", "verbos"),
-            ("bind=gpu", "gpu"),
+        for (typed, told) in [
+            ("closet", ["closet", "--nic-placement=help", ""]),
+            ("closest,verbos", ["verbos", "--nic-placement=help", ""]),
+            ("bind=gpu", ["gpu", "none", "numa"]),
         ] {
-            let played = play!(Step::in_context(context).option(typed));
-            let log = played.log();
-            assert_eq!(log.len(), 1, "nothing else is logged\n{played}");
+            let played = of(context, &format!("--option {typed}"));
+            played.one_error(&told);
             assert_eq!(
-                (log[0].when.as_str(), log[0].level.as_str()),
-                ("option", "error"),
+                (played.log().len(), &*played.log()[0].when),
+                (1, "option"),
                 "{played}"
             );
-            assert!(log[0].text.contains(bad), "{played}");
-            assert!(!log[0].text.contains('\n'), "{played}");
-            let told: &[&str] = if bad == "gpu" {
-                &["none", "numa", "core"]
-            } else {
-                &["--nic-placement=help"]
-            };
-            for word in told {
-                assert!(
-                    log[0].text.contains(word),
-                    "`{word}` is not named\n{played}"
-                );
-            }
-            assert_eq!(played.returned("option"), Some(-1), "{played}");
-            assert_eq!(played.status, Some(255), "{played}");
+            let ended = (played.status, played.returned("option"));
+            assert_eq!(ended, (Some(255), Some(-1)), "{played}");
         }
     }
 }
 
 #[test]
-fn the_same_typo_on_a_node_is_logged_and_the_job_runs() {
-    let played = play!(default_on().option("closet").task_per_gpu());
-    let errors: Vec<_> = played
-        .log()
-        .into_iter()
-        .filter(|line| line.when == "option")
-        .collect();
-    assert_eq!(errors.len(), 1, "{played}");
-    assert!(errors[0].text.contains("closet"), "{played}");
-    // what stands without the option still stands
-    played.assert_nearest_nics();
+fn the_same_typo_on_a_node_is_logged_and_what_stands_without_the_option_stands() {
+    // by srun's own option, and by the environment that sbatch left
+    let left = "--env _SLURM_SPANK_OPTION_nic_placement_nic_placement=closet";
+    for words in ["--option closet", left] {
+        let played = on(words).eight();
+        let of_option = played
+            .log()
+            .into_iter()
+            .filter(|line| line.when == "option");
+        assert_eq!(of_option.count(), 1, "{played}");
+        assert_eq!(played.returned("option"), Some(0), "{played}");
+        played.near().says(&["`closet`"]);
+    }
 }
 
 #[test]
 fn every_known_word_is_taken_without_a_line_in_srun() {
-    let taken = "closest numa all off verbose dry-run strict bind=none bind=numa bind=core mem=strict omp=on closest,verbose,dry-run \
-                 numa,strict,bind=none";
+    let taken = "closest numa all off verbose dry-run strict bind=none bind=numa bind=core mem=strict omp=on \
+                 closest,verbose,dry-run numa,strict,bind=none";
     for text in taken.split_whitespace() {
-        let played = play!(Step::in_context("local").option(text));
-        assert_eq!(played.returned("option"), Some(0), "`{text}`\n{played}");
-        assert_eq!(played.shown_to_the_user(), [], "`{text}`\n{played}");
-        assert_eq!(
-            texts(&played.log(), "info"),
-            [""; 0],
-            "srun shows info lines to everybody: `{text}`\n{played}"
-        );
+        let played = of("local", &format!("--option {text}"));
+        assert_eq!(played.returned("option"), Some(0), "{played}");
+        played.quiet();
+        // srun shows info lines to every user
+        assert_eq!(played.told("info"), [""; 0], "{played}");
     }
 }
 
 #[test]
-fn the_three_spellings_of_no_argument_mean_the_same_and_switch_placement_on() {
-    let bare = play!(Step::on_dgx_h100().bare_option().task_per_gpu());
-    bare.assert_nearest_nics();
-    for spelled in ["", "(null)"] {
-        let played = play!(Step::on_dgx_h100().option(spelled).task_per_gpu());
-        played.assert_nothing_failed();
+fn the_three_spellings_of_no_argument_and_an_option_that_comes_twice_mean_the_same() {
+    let bare = dgx("--option-bare").eight();
+    bare.near();
+    let twice = dgx("--option closest --option closest");
+    let spelled = ["", "(null)"].map(|text| Step::on_dgx_h100().option(text));
+    for step in spelled.into_iter().chain([twice]) {
+        let played = step.eight();
         for task in 0..8 {
-            assert_eq!(
-                played.whole_env(task),
-                bare.whole_env(task),
-                "`{spelled}`, task {task}"
-            );
+            assert_eq!(played.whole_env(task), bare.whole_env(task), "{played}");
         }
-        assert_eq!(
-            play!(Step::in_context("local").option(spelled)).returned("option"),
-            Some(0),
-            "`{spelled}`"
-        );
+    }
+    for text in ["", "(null)"] {
+        let played = Step::in_context("local").option(text).play();
+        assert_eq!(played.returned("option"), Some(0), "`{text}`");
     }
 }
 
 #[test]
-fn the_last_of_several_options_counts() {
-    let played = play!(
-        Step::on_dgx_h100()
-            .option("off")
-            .option("closest")
-            .task_per_gpu()
-    );
-    played.assert_nearest_nics();
-    play!(
-        Step::on_dgx_h100()
-            .option("closest")
-            .option("off")
-            .task_per_gpu()
-    )
-    .assert_untouched();
-}
-
-#[test]
-fn an_option_that_is_delivered_twice_is_as_one() {
-    let once = play!(Step::on_dgx_h100().option("closest,verbose").task_per_gpu());
-    let twice = play!(
-        Step::on_dgx_h100()
-            .option("closest,verbose")
-            .option("closest,verbose")
-            .task_per_gpu()
-    );
-    for task in 0..8 {
-        assert_eq!(twice.whole_env(task), once.whole_env(task), "task {task}");
-    }
-}
-
-#[test]
-fn help_is_printed_by_srun_which_then_ends() {
-    let played = play!(Step::in_context("local").option("help"));
+fn help_is_printed_by_srun_which_then_ends_and_on_a_node_ends_nothing() {
+    let played = of("local", "--option help");
     assert_eq!(played.status, Some(0), "{played}");
-    for word in WORDS.iter().chain(&ARGUMENTS) {
-        assert!(
-            played.to_string().contains(word),
-            "`{word}` is not named\n{played}"
-        );
+    for word in WORDS.into_iter().chain(ARGUMENTS.split(' ')) {
+        assert!(played.text.contains(word), "no `{word}`\n{played}");
     }
-    assert_eq!(played.log(), [], "help is no message\n{played}");
-    assert_eq!(
-        played.events("init_post_opt"),
-        [""; 0],
-        "the user asked for the help and not for the job\n{played}"
-    );
-}
-
-#[test]
-fn help_keeps_to_the_width_of_a_terminal() {
+    assert_eq!(played.log(), [], "{played}");
+    // the user asked for the help and not for the job
+    assert_eq!(played.events("init_post_opt"), [""; 0], "{played}");
     let help = nic_placement_core::config::options::help();
-    let wide = |line: &&str| line.chars().count() > 80;
-    assert_eq!(help.lines().find(wide), None);
+    assert_eq!(help.lines().find(|line| line.chars().count() > 80), None);
+    on("--option help").eight().ok();
 }
 
 #[test]
 fn words_without_the_equals_sign_are_told_to_be_the_program() {
-    let srun = |word: &str| Step::in_context("local").word("--nic-placement", word);
-    let played = play!(srun("rail,strict").bare_option());
-    let hint = "`rail,strict` is the program: did you mean `--nic-placement=rail,strict`?";
-    assert!(played.to_string().contains(hint), "{played}");
-    for quiet in [
-        srun("./train").bare_option(),
+    let hint = "did you mean `--nic-placement=rail,strict`?";
+    for (words, is_told) in [
+        ("--nic-placement rail,strict --option-bare", true),
+        ("--nic-placement ./train --option-bare", false),
         // `srun ./wrapper --nic-placement rail`
-        srun("rail"),
-        srun("rail").option("numa"),
+        ("--nic-placement rail", false),
+        ("--nic-placement rail --option numa", false),
     ] {
-        let played = play!(quiet);
-        assert!(!played.to_string().contains("did you mean"), "{played}");
+        let played = of("local", words);
+        assert_eq!(played.text.contains(hint), is_told, "{played}");
+        assert_eq!(played.text.contains("did you mean"), is_told, "{played}");
     }
 }
 
 #[test]
 fn help_that_cannot_be_printed_ends_srun_all_the_same_and_not_well() {
-    let Some(host) = harness::host() else { return };
-    let full = || {
-        fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/full")
-            .expect("Linux has it")
-    };
-    for (option, status) in [("help", Some(1)), ("closest", Some(0))] {
-        let mut command = Step::in_context("local").option(option).command(host);
-        assert_eq!(
-            command.stdout(full()).status().expect("it starts").code(),
-            status,
-            "`{option}`"
-        );
+    for (option, status) in [("help", 1), ("closest", 0)] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = Step::in_context("local")
+            .option(option)
+            .command(harness::host().unwrap());
+        let ended = command.stdout(full.unwrap()).status().unwrap();
+        assert_eq!(ended.code(), Some(status), "`{option}`");
     }
-}
-
-#[test]
-fn help_on_a_node_ends_nothing() {
-    play!(default_on().option("help").task_per_gpu()).assert_nothing_failed();
 }
 
 // it hands no plugin's option to the job, and what ended it would end the edit
 #[test]
 fn scrontab_is_refused_every_word_and_told_where_it_belongs() {
+    let called = |name| Step::in_context("allocator").called(name);
     for name in ["scrontab", "/usr/bin/scrontab"] {
         for words in ["closest", "help", "off", "closet"] {
-            let played = play!(Step::in_context("allocator").called(name).option(words));
-            assert_eq!(
-                (played.status, played.returned("option")),
-                (Some(255), Some(-1)),
-                "{words}\n{played}"
-            );
-            let errors = texts(&played.log(), "error");
-            assert_eq!(
-                (errors.len(), played.log().len()),
-                (1, 1),
-                "{words}\n{played}"
-            );
-            assert!(
-                errors[0].contains("srun") && errors[0].contains("SLURM_NIC_PLACEMENT"),
-                "{played}"
-            );
-            assert!(
-                !played.to_string().contains("dry-run"),
-                "the help is printed\n{played}"
-            );
+            let played = called(name).option(words).play();
+            let ended = (played.status, played.returned("option"));
+            assert_eq!(ended, (Some(255), Some(-1)), "{played}");
+            played.one_error(&["srun", "SLURM_NIC_PLACEMENT"]);
+            assert_eq!(played.log().len(), 1, "{played}");
+            assert!(!played.text.contains("dry-run"), "the help\n{played}");
         }
-        play!(Step::in_context("allocator").called(name)).assert_nothing_failed();
+        called(name).play().ok();
     }
-    play!(
-        Step::in_context("allocator")
-            .called("sbatch")
-            .option("closest")
-    )
-    .assert_nothing_failed();
+    called("sbatch").option("closest").play().ok();
 }
 
 #[test]
 fn a_typo_in_the_users_variable_is_told_by_srun_and_the_job_runs() {
+    let typo = "--env SLURM_NIC_PLACEMENT=closet";
     for context in ["local", "allocator"] {
-        let played = play!(Step::in_context(context).env("SLURM_NIC_PLACEMENT=closet"));
-        played.assert_nothing_failed();
-        let errors = texts(&played.log(), "error");
-        assert_eq!((errors.len(), played.log().len()), (1, 1), "{played}");
-        assert!(
-            errors[0].contains("SLURM_NIC_PLACEMENT") && errors[0].contains("`closet`"),
-            "{played}"
-        );
+        let played = of(context, typo);
+        played.ok().one_error(&["SLURM_NIC_PLACEMENT", "`closet`"]);
+        assert_eq!(played.log().len(), 1, "{played}");
     }
-    let played = play!(
-        Step::on_dgx_h100()
-            .env("SLURM_NIC_PLACEMENT=closet")
-            .arg("default=closest")
-            .task_per_gpu()
-    );
-    played.assert_nearest_nics();
+    on(typo).eight().near();
 }
 
 // ---- the admin's default, the user's variable, the option ----
 
 #[test]
-fn a_step_that_did_not_ask_is_left_alone() {
-    play!(Step::on_dgx_h100().task_per_gpu()).assert_untouched();
-    play!(Step::on_dgx_h100().arg("default=off").task_per_gpu()).assert_untouched();
+fn the_option_beats_the_users_variable_and_that_the_administrators_default() {
+    let all = [("closest", true), ("off", false)];
+    for (option, by_option) in all {
+        dgx(&format!("--arg default={option}"))
+            .eight()
+            .is_placed(by_option);
+        for (variable, by_variable) in all {
+            let other = format!("--arg default={option} --env SLURM_NIC_PLACEMENT={variable}");
+            dgx(&other).eight().is_placed(by_variable);
+            let words = format!(
+                "--env SLURM_NIC_PLACEMENT={variable} --option {variable} --option {option}"
+            );
+            dgx(&words).eight().is_placed(by_option);
+        }
+    }
 }
 
 #[test]
-fn a_step_that_did_not_ask_sees_not_a_line() {
-    let played = play!(Step::on_dgx_h100().task_per_gpu());
-    assert_eq!(played.shown_to_the_user(), [], "{played}");
-    assert_eq!(texts(&played.log(), "info"), [""; 0], "{played}");
-}
-
-#[test]
-fn the_administrators_default_places_a_step_that_did_not_ask() {
-    let played = play!(default_on().task_per_gpu());
-    played.assert_nearest_nics();
-    assert_eq!(
-        played.shown_to_the_user(),
-        [],
-        "placement that nobody asked for is not talked about\n{played}"
-    );
-}
-
-#[test]
-fn the_users_variable_beats_the_administrators_default() {
-    let on = Step::on_dgx_h100()
-        .arg("default=off")
-        .env("SLURM_NIC_PLACEMENT=closest")
-        .task_per_gpu();
-    play!(on).assert_nearest_nics();
-    play!(default_on().env("SLURM_NIC_PLACEMENT=off").task_per_gpu()).assert_untouched();
-}
-
-#[test]
-fn the_option_beats_the_users_variable() {
-    let off = default_on()
-        .env("SLURM_NIC_PLACEMENT=closest")
-        .option("off")
-        .task_per_gpu();
-    play!(off).assert_untouched();
-    let on = Step::on_dgx_h100()
-        .env("SLURM_NIC_PLACEMENT=off")
-        .option("closest")
-        .task_per_gpu();
-    play!(on).assert_nearest_nics();
+fn a_step_that_did_not_ask_is_left_alone_and_sees_not_a_line() {
+    let played = dgx("").eight();
+    played.untouched().quiet();
+    assert_eq!(played.told("info"), [""; 0], "{played}");
+    // nor is placement talked about that was not asked for
+    on("").eight().near().quiet();
 }
 
 #[test]
 fn the_daemons_own_environment_is_not_the_users() {
-    let played = play!(
-        default_on()
-            .daemon_env("SLURM_NIC_PLACEMENT", "off")
-            .task_per_gpu()
-    );
-    played.assert_nearest_nics();
-    let played = play!(
-        Step::on_dgx_h100()
-            .daemon_env("SLURM_NIC_PLACEMENT", "closest")
-            .task_per_gpu()
-    );
-    played.assert_untouched();
+    on("")
+        .daemon_env("SLURM_NIC_PLACEMENT", "off")
+        .eight()
+        .near();
+    dgx("")
+        .daemon_env("SLURM_NIC_PLACEMENT", "closest")
+        .eight()
+        .untouched();
     // nor are its GPUs the task's
-    let played = play!(
-        default_on()
-            .daemon_env("CUDA_VISIBLE_DEVICES", "5")
-            .task("CUDA_VISIBLE_DEVICES=1")
-    );
-    assert_eq!(
-        played.env(0, "UCX_NET_DEVICES").as_deref(),
-        Some("mlx5_3:1"),
-        "{played}"
-    );
-}
-
-#[test]
-fn an_unknown_plugstack_argument_is_one_error_line_and_places_nobody() {
-    let played = play!(
-        Step::on_dgx_h100()
-            .arg("defualt=rail")
-            .arg("default=closest")
-            .task_per_gpu()
-    );
-    let errors = texts(&played.log(), "error");
-    assert_eq!(errors.len(), 1, "{played}");
-    assert!(errors[0].contains("defualt=rail"), "{played}");
-    let told = "did you mean `default`? `srun --nic-placement=help` lists all";
-    assert!(errors[0].contains(told), "{played}");
-    played.assert_untouched();
+    let played = on("").daemon_env("CUDA_VISIBLE_DEVICES", "5").gpu("1");
+    played.has(0, "UCX_NET_DEVICES", "mlx5_3:1");
 }

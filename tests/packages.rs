@@ -6,6 +6,8 @@
 //! make test-packages                                          makes packages, and installs them in clean roots
 //! ```
 
+#[path = "tool/answer.rs"]
+mod answer;
 #[path = "packages/archive.rs"]
 mod archive;
 #[path = "packages/installed.rs"]
@@ -19,12 +21,8 @@ mod recipes;
 #[path = "packages/release.rs"]
 mod release;
 
+use answer::{Answer, Place, TOOL, checkout as path, flat};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-fn path(name: &str) -> PathBuf {
-    Path::new(env!("NIC_PLACEMENT_ROOT")).join(name)
-}
 
 fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -36,13 +34,10 @@ fn is_as_made(name: &str, made: &str) {
         fs::write(path(name), made).unwrap();
     }
     let found = fs::read_to_string(path(name)).unwrap_or_default();
-    let at = found
-        .lines()
-        .zip(made.lines())
-        .position(|(found, made)| found != made);
+    let mut lines = found.lines().zip(made.lines());
+    let at = lines.position(|(found, made)| found != made);
     assert!(
         found == made,
-        "{name} differs in line {:?}: `BLESS=1 cargo test -p nic-placement-cli --test packages` writes it",
-        at.map(|line| line + 1)
+        "{name}: line {at:?} from 0 differs: BLESS=1 writes it"
     );
 }

@@ -1,56 +1,39 @@
 //! `trial --probe` with the vendors' libraries played in C: what a task tells of itself, and what it says where a call fails.
 
+#[path = "tool/answer.rs"]
+mod answer;
 #[path = "trial/first.rs"]
 mod first;
 #[path = "trial/report.rs"]
 mod report;
 
+use answer::{Answer, Place, checkout, tool};
 use nic_placement_fleet::trial::probe::{Identity, Probe, ProbedDriver, judge};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 const FIRST: &str = "0000:1b:00.0";
 const SECOND: &str = "0000:2b:00.0";
 
 /// A folder with played libraries, for LD_LIBRARY_PATH alone.
-struct Played(PathBuf);
-
-impl Drop for Played {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+struct Played(Place);
 
 impl Played {
     /// `(source, library)`, each compiled with these words; `None` where there is no C compiler.
     fn new(name: &str, libraries: &[(&str, &str)], words: &[&str]) -> Option<Played> {
-        let folder = format!("trial-{name}-{}", std::process::id());
-        let played = Played(Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder));
-        fs::create_dir_all(&played.0).unwrap();
-        let sources = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/trial");
+        let played = Played(Place::new(&format!("trial-{name}")));
         for (source, library) in libraries {
             let mut compiler = Command::new("cc");
             compiler
-                .args(["-shared", "-fPIC", "-Wall", "-Werror", "-Wno-parentheses"])
-                .args(words)
-                .arg("-o");
-            let output = match compiler
-                .arg(played.0.join(library))
-                .arg(sources.join(source))
-                .output()
-            {
-                Ok(output) => output,
+                .args("-shared -fPIC -Wall -Werror -Wno-parentheses".split(' '))
+                .args(words);
+            compiler.args(["-o", &played.0.at(library)]);
+            match compiler.arg(checkout("tests/trial").join(source)).output() {
+                Ok(output) => _ = Answer::new("cc", output).ends(0),
                 Err(error) => {
                     println!("skipped: no C compiler: {error}");
                     return None;
                 }
-            };
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            }
         }
         Some(played)
     }
@@ -60,43 +43,34 @@ impl Played {
     }
 
     /// A task that was placed with these GPUs; none, without a marker.
-    fn run(&self, taken: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-        let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        tool.args(["trial", "--probe"]).args(arguments);
-        tool.env("LD_LIBRARY_PATH", &self.0)
-            .env("SLURM_LOCALID", "1")
-            .env("SLURM_PROCID", "9");
-        tool.env_remove("NIC_PLACEMENT");
+    fn run(&self, taken: &[&str], words: &str, variables: &[(&str, &str)]) -> Answer {
+        let mut tool = tool();
+        tool.args(["trial", "--probe"])
+            .args(words.split_whitespace());
+        tool.env("LD_LIBRARY_PATH", &self.0.0)
+            .env_remove("NIC_PLACEMENT");
+        tool.env("SLURM_LOCALID", "1").env("SLURM_PROCID", "9");
         if !taken.is_empty() {
-            let marker = format!(
-                "v1 policy=closest gpus={} nics=mlx5_0:1 cpus=0-3",
-                taken.join(",")
-            );
+            let gpus = taken.join(",");
+            let marker = format!("v1 policy=closest gpus={gpus} nics=mlx5_0:1 cpus=0-3");
             tool.env("NIC_PLACEMENT", marker);
         }
-        tool.envs(variables.iter().copied()).output().unwrap()
+        Answer::of(tool.envs(variables.iter().copied()))
     }
 
     #[track_caller]
-    fn probe(&self, taken: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Probe {
-        let output = self.run(taken, arguments, variables);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(
-            (output.status.code(), said.lines().count()),
-            (Some(0), 1),
-            "{output:?}"
-        );
-        Probe::from_json(&said).unwrap_or_else(|| panic!("{said}"))
+    fn probe(&self, taken: &[&str], words: &str, variables: &[(&str, &str)]) -> Probe {
+        let answer = self.run(taken, words, variables);
+        assert_eq!(answer.ends(0).out.lines().count(), 1, "{answer}");
+        Probe::from_json(&answer.out).unwrap_or_else(|| panic!("{answer}"))
     }
 }
 
 #[track_caller]
 fn driver<'p>(probe: &'p Probe, name: &str) -> &'p ProbedDriver {
-    probe
-        .drivers
-        .iter()
-        .find(|driver| driver.name == name)
-        .unwrap_or_else(|| panic!("{probe:?}"))
+    let mut drivers = probe.drivers.iter();
+    let found = drivers.find(|driver| driver.name == name);
+    found.unwrap_or_else(|| panic!("{probe:?}"))
 }
 
 fn addresses(driver: &ProbedDriver) -> Vec<&str> {
@@ -112,14 +86,12 @@ fn a_task_tells_what_the_driver_the_kernel_and_the_marker_say() {
     let Some(played) = Played::cuda("agrees") else {
         return;
     };
-    let probe = played.probe(&[FIRST, SECOND], &[], &[("PLAYED_NOISE", "1")]);
+    let probe = played.probe(&[FIRST, SECOND], "", &[("PLAYED_NOISE", "1")]);
     assert_eq!(judge(&probe), Identity::Agrees);
     assert_eq!((probe.local_id, probe.rank), (Some(1), Some(9)));
     assert_eq!(probe.nics, ["mlx5_0:1"]);
-    assert_eq!(
-        probe.set_cpus.as_ref().map(ToString::to_string).as_deref(),
-        Some("0-3")
-    );
+    let set = probe.set_cpus.as_ref().map(ToString::to_string);
+    assert_eq!(set.as_deref(), Some("0-3"));
     assert_eq!(probe.cpus, nic_placement_sys::affinity().ok());
     assert_eq!(probe.memory.as_deref(), Some("default"));
     assert_eq!((probe.copies, &probe.notes), (None, &Vec::new()));
@@ -127,28 +99,13 @@ fn a_task_tells_what_the_driver_the_kernel_and_the_marker_say() {
     assert_eq!((cuda.version, &cuda.error), (Some(12040), &None));
     assert_eq!(addresses(cuda), ["00000000:1b:00.0", "00000000:2b:00.0"]);
     assert_eq!(cuda.devices[1].name.as_deref(), Some("played GPU 1"));
-    assert_eq!(
-        cuda.devices[1].uuid.as_deref(),
-        Some("GPU-01020304-0506-0708-090a-0b0c0d0e0f10")
-    );
-}
-
-#[test]
-fn what_a_library_prints_goes_to_stderr() {
-    let Some(played) = Played::cuda("noise") else {
-        return;
-    };
-    let output = played.run(&[FIRST], &[], &[("PLAYED_NOISE", "1")]);
-    assert!(
-        output.stderr.starts_with(b"libcuda says hello\n"),
-        "{output:?}"
-    );
-    assert!(
-        output
-            .stdout
-            .starts_with(b"{\"format\":\"nic-placement probe\",\"version\":1,"),
-        "{output:?}"
-    );
+    let uuid = cuda.devices[1].uuid.as_deref();
+    assert_eq!(uuid, Some("GPU-01020304-0506-0708-090a-0b0c0d0e0f10"));
+    // what a library prints goes to stderr
+    let answer = played.run(&[FIRST], "", &[("PLAYED_NOISE", "1")]);
+    assert!(answer.err.starts_with("libcuda says hello\n"), "{answer}");
+    let begin = "{\"format\":\"nic-placement probe\",\"version\":1,";
+    assert!(answer.out.starts_with(begin), "{answer}");
 }
 
 #[test]
@@ -157,24 +114,14 @@ fn another_order_and_another_gpu_are_told_and_a_task_without_a_marker_was_not_pl
         return;
     };
     let reversed = [("PLAYED_ORDER", "reversed")];
-    assert_eq!(
-        judge(&played.probe(&[FIRST, SECOND], &[], &reversed)),
-        Identity::Order
-    );
+    let probe = played.probe(&[FIRST, SECOND], "", &reversed);
+    assert_eq!(judge(&probe), Identity::Order);
     let other = "0000:3b:00.0";
-    let Identity::Differs { driver, taken } = judge(&played.probe(&[FIRST, other], &[], &[]))
-    else {
-        panic!()
-    };
-    assert_eq!(
-        driver,
-        [FIRST, SECOND].map(|address| address.parse().unwrap())
-    );
-    assert_eq!(
-        taken,
-        [FIRST, other].map(|address| address.parse().unwrap())
-    );
-    assert_eq!(judge(&played.probe(&[], &[], &[])), Identity::NotPlaced);
+    let parsed = |addresses: [&str; 2]| addresses.map(|address| address.parse().unwrap()).to_vec();
+    let differs = judge(&played.probe(&[FIRST, other], "", &[]));
+    let (driver, taken) = (parsed([FIRST, SECOND]), parsed([FIRST, other]));
+    assert_eq!(differs, Identity::Differs { driver, taken });
+    assert_eq!(judge(&played.probe(&[], "", &[])), Identity::NotPlaced);
 }
 
 #[test]
@@ -182,13 +129,10 @@ fn without_a_driver_each_that_was_looked_for_is_named() {
     let Some(played) = Played::new("absent", &[], &[]) else {
         return;
     };
-    let probe = played.probe(&[FIRST], &["--copies", "1"], &[]);
+    let probe = played.probe(&[FIRST], "--copies 1", &[]);
     let absent = "its library is not installed, or cannot be loaded";
-    if probe
-        .drivers
-        .iter()
-        .any(|driver| driver.error.as_deref() != Some(absent))
-    {
+    let is_absent = |driver: &ProbedDriver| driver.error.as_deref() == Some(absent);
+    if !probe.drivers.iter().all(is_absent) {
         return println!("skipped: this machine has a driver");
     }
     let names: Vec<&str> = probe.drivers.iter().map(|driver| &*driver.name).collect();
@@ -203,17 +147,9 @@ fn a_call_that_fails_is_named_with_its_number() {
     let Some(played) = Played::cuda("fails") else {
         return;
     };
-    let asked = [
-        "cuInit",
-        "cuDriverGetVersion",
-        "cuDeviceGetCount",
-        "cuDeviceGet",
-        "cuDeviceGetPCIBusId",
-        "cuDeviceGetName",
-        "cuDeviceGetUuid_v2",
-    ];
-    for function in asked {
-        let probe = played.probe(&[FIRST, SECOND], &[], &[("PLAYED_FAIL", function)]);
+    let asked = "cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDeviceGetPCIBusId cuDeviceGetName cuDeviceGetUuid_v2";
+    for function in asked.split(' ') {
+        let probe = played.probe(&[FIRST, SECOND], "", &[("PLAYED_FAIL", function)]);
         let cuda = driver(&probe, "cuda");
         let error = format!("`{}` answered 999", function.trim_end_matches("_v2"));
         assert_eq!((cuda.error.as_ref(), cuda.devices.len()), (Some(&error), 0));
@@ -222,70 +158,49 @@ fn a_call_that_fails_is_named_with_its_number() {
 }
 
 #[test]
-fn a_driver_that_shows_no_device_is_no_failure() {
+fn a_driver_that_shows_no_device_is_no_failure_and_its_numbers_and_texts_are_bounded() {
     let Some(played) = Played::cuda("none") else {
         return;
     };
-    let probe = played.probe(
-        &[FIRST],
-        &[],
-        &[("PLAYED_FAIL", "cuInit"), ("PLAYED_NUMBER", "100")],
-    );
+    let shows_none = [("PLAYED_FAIL", "cuInit"), ("PLAYED_NUMBER", "100")];
+    let probe = played.probe(&[FIRST], "", &shows_none);
     assert_eq!(driver(&probe, "cuda").error, None);
-    let taken = vec![FIRST.parse().unwrap()];
+    let (driver_s, taken) = (Vec::new(), vec![FIRST.parse().unwrap()]);
     assert_eq!(
         judge(&probe),
         Identity::Differs {
-            driver: Vec::new(),
+            driver: driver_s,
             taken
         }
     );
-}
-
-#[test]
-fn numbers_and_texts_of_a_library_are_bounded() {
-    let Some(played) = Played::cuda("bounded") else {
-        return;
-    };
-    let probe = played.probe(
-        &[FIRST],
-        &[],
-        &[("PLAYED_COUNT", "1000"), ("PLAYED_NO_END", "1")],
-    );
-    let cuda = driver(&probe, "cuda");
-    assert_eq!(cuda.devices.len(), 256);
-    assert!(
-        cuda.devices
-            .iter()
-            .all(|device| device.name == Some("x".repeat(256)))
-    );
+    let endless = [("PLAYED_COUNT", "1000"), ("PLAYED_NO_END", "1")];
+    let probe = played.probe(&[FIRST], "", &endless);
+    let names = driver(&probe, "cuda")
+        .devices
+        .iter()
+        .map(|device| device.name.clone());
+    assert_eq!(names.collect::<Vec<_>>(), vec![Some("x".repeat(256)); 256]);
     assert!(matches!(judge(&probe), Identity::Differs { .. }));
-    let probe = played.probe(&[FIRST], &[], &[("PLAYED_COUNT", "-5")]);
+    let probe = played.probe(&[FIRST], "", &[("PLAYED_COUNT", "-5")]);
     assert_eq!(driver(&probe, "cuda").devices, []);
 }
 
 #[test]
-fn an_older_cuda_has_the_older_function() {
+fn an_older_cuda_has_the_older_function_and_a_library_without_a_function_is_told() {
     let libraries = [("libcuda.c", "libcuda.so.1")];
     let Some(played) = Played::new("old", &libraries, &["-DOLD"]) else {
         return;
     };
-    let probe = played.probe(&[FIRST, SECOND], &[], &[]);
+    let probe = played.probe(&[FIRST, SECOND], "", &[]);
     assert_eq!(judge(&probe), Identity::Agrees);
     let uuid = driver(&probe, "cuda").devices[0].uuid.as_deref();
     assert_eq!(uuid, Some("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"));
-}
-
-#[test]
-fn a_library_without_a_function_is_told() {
-    let Some(played) = Played::new("foreign", &[("libamdhip64.c", "libcuda.so.1")], &[]) else {
-        return;
-    };
-    let probe = played.probe(&[FIRST], &[], &[]);
-    assert_eq!(
-        driver(&probe, "cuda").error.as_deref(),
-        Some("its library has no `cuInit`")
-    );
+    let foreign = [("libamdhip64.c", "libcuda.so.1")];
+    let probe = Played::new("foreign", &foreign, &[])
+        .unwrap()
+        .probe(&[FIRST], "", &[]);
+    let error = driver(&probe, "cuda").error.as_deref();
+    assert_eq!(error, Some("its library has no `cuInit`"));
 }
 
 #[test]
@@ -293,11 +208,10 @@ fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
     let Some(played) = Played::cuda("copies") else {
         return;
     };
-    let copies = ["--copies", "4"];
+    let copies = "--copies 4";
     let given_back = "freed on device\nfreed on host\nreleased context 0\n";
-    let output = played.run(&[FIRST], &copies, &[]);
-    assert_eq!(String::from_utf8_lossy(&output.stderr), given_back);
-    let rates = played.probe(&[FIRST], &copies, &[]).copies.unwrap();
+    assert_eq!(played.run(&[FIRST], copies, &[]).err, given_back);
+    let rates = played.probe(&[FIRST], copies, &[]).copies.unwrap();
     assert!(
         rates.to_device_mb_s > 1.0 && rates.to_host_mb_s > 1.0,
         "{rates:?}"
@@ -311,17 +225,13 @@ fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
         ("cuMemcpyDtoH_v2", given_back),
     ] {
         let fails = [("PLAYED_FAIL", function)];
-        let probe = played.probe(&[FIRST, SECOND], &copies, &fails);
+        let probe = played.probe(&[FIRST, SECOND], copies, &fails);
         assert_eq!(probe.copies, None);
         assert_eq!(probe.notes, [format!("copies: `{function}` answered 999")]);
+        // the driver's list has no part in it
+        assert_eq!(judge(&probe), Identity::Agrees);
         assert_eq!(
-            judge(&probe),
-            Identity::Agrees,
-            "the driver's list has no part in it"
-        );
-        let output = played.run(&[FIRST], &copies, &fails);
-        assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
+            played.run(&[FIRST], copies, &fails).err,
             is_given_back,
             "{function}"
         );
@@ -334,7 +244,7 @@ fn rocm_is_asked_too() {
     let Some(played) = Played::new("others", &libraries, &[]) else {
         return;
     };
-    let probe = played.probe(&[FIRST, SECOND], &[], &[]);
+    let probe = played.probe(&[FIRST, SECOND], "", &[]);
     assert_eq!(driver(&probe, "hip").version, Some(60342134));
     assert_eq!(judge(&probe), Identity::Agrees);
     assert_eq!(addresses(driver(&probe, "hip")), [FIRST, SECOND]);
@@ -344,7 +254,7 @@ fn rocm_is_asked_too() {
         "hipGetDeviceCount",
         "hipDeviceGetPCIBusId",
     ] {
-        let probe = played.probe(&[FIRST], &[], &[("PLAYED_FAIL", function)]);
+        let probe = played.probe(&[FIRST], "", &[("PLAYED_FAIL", function)]);
         let error = format!("`{function}` answered 999");
         assert_eq!(driver(&probe, "hip").error.as_deref(), Some(&*error));
     }

@@ -13,41 +13,36 @@
 
 #[path = "vm_slurm/binding.rs"]
 mod binding;
-#[path = "vm/boot.rs"]
-mod boot;
 #[path = "vm_slurm/cases_dgx.rs"]
 mod cases_dgx;
 #[path = "vm_slurm/cases_four_nodes.rs"]
 mod cases_four_nodes;
-#[path = "vm_slurm/machine.rs"]
-mod machine;
-#[path = "vm_slurm/report.rs"]
-mod report;
+#[path = "../testing/guest/mod.rs"]
+mod guest;
 #[path = "vm_slurm/table.rs"]
 mod table;
 #[path = "vm_slurm/task.rs"]
 mod task;
 
-use machine::{Machine, Unfit};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
+use guest::Guest;
+use guest::boot::{Boot, here, judged, plugin, temporary, unwanted};
+use guest::cases::{Tally, Unfit};
+use guest::watch::Watch;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 /// A case: its name is the sentence that it proves.
-pub type Case = (&'static str, fn(&Machine));
-
-/// `cases![a_first_case, a_second]` as a table.
-macro_rules! cases {
-    ($($case:ident),* $(,)?) => { &[$((stringify!($case), $case)),*] };
-}
-pub(crate) use cases;
+pub type Case = (&'static str, fn(&Guest));
 
 /// A machine and what is done there.
+#[derive(Clone, Copy)]
 struct Plan {
     name: &'static str,
     /// ConstrainDevices and ConstrainCores
     constrain: &'static str,
-    /// what is run
-    commands: &'static [(&'static str, &'static str)],
+    /// the lines of shell, each behind its name; `$task` is task.rs
+    commands: &'static str,
     /// what that proves
     cases: &'static [Case],
     /// the steps to be printed, with the number of their tasks
@@ -78,85 +73,99 @@ fn main() -> ExitCode {
         Some("checks") => binding::run_all(&arguments[1]),
         Some("check") => binding::run_one(&arguments[1]),
         Some("place") => binding::place(arguments[1].parse().unwrap()),
-        _ => {
-            return on_the_host(
-                arguments
-                    .into_iter()
-                    .filter(|word| !word.starts_with('-'))
-                    .collect(),
-            );
-        }
+        _ => return on_the_host(),
     }
     ExitCode::SUCCESS
 }
 
-fn boot() -> Result<Vec<Machine>, Unfit> {
-    if let Some(reason) = boot::unwanted() {
-        return Err(Unfit::Skip(reason));
-    }
-    let root = machine::root()?;
-    let booting = PLANS.map(|plan| {
-        let root = root.clone();
-        std::thread::spawn(move || Machine::boot(plan.name, plan.constrain, plan.commands, &root))
-    });
-    booting
-        .into_iter()
-        .map(|machine| machine.join().unwrap())
-        .collect()
+/// Slurm, the plugin and this program as the base of a guest's root file system.
+fn root() -> Result<PathBuf, Unfit> {
+    let folder = temporary("vm-slurm-root");
+    let _ = fs::remove_dir_all(&folder);
+    let mut script = Command::new(here().join("tests/vm_slurm/root.sh"));
+    let ran = script.args([&folder, &plugin(), &own()]).output();
+    let ran = ran.map_err(|error| Unfit::Broken(format!("root.sh: {error}")))?;
+    judged("root.sh", &ran)?;
+    Ok(folder)
 }
 
-fn on_the_host(words: Vec<String>) -> ExitCode {
-    let machines = match boot() {
-        Ok(machines) => machines,
-        Err(Unfit::Skip(reason)) => {
-            println!("skipped: {reason}");
-            return ExitCode::SUCCESS;
-        }
-        Err(Unfit::Broken(reason)) => {
-            eprintln!("vm_slurm: {reason}");
-            return ExitCode::FAILURE;
-        }
+/// This program.
+fn own() -> PathBuf {
+    std::env::current_exe().expect("this program")
+}
+
+impl Plan {
+    /// Boots the guest and runs the commands.
+    fn boot(&self, root: &Path) -> Result<Guest, Unfit> {
+        let own = own();
+        let program = own.file_name().expect("a name").to_string_lossy();
+        let arguments = [
+            self.name,
+            &program,
+            self.constrain,
+            self.commands.trim_end(),
+        ];
+        let boot = Boot {
+            arguments: arguments.map(String::from).to_vec(),
+            also: root.display().to_string(),
+            ..Boot::of(
+                self.name,
+                here().join("tests/vm_slurm/node.sh"),
+                &format!("vm-slurm-{}", self.name),
+            )
+        };
+        boot.booted(&Watch::usual(), self.commands)
+    }
+}
+
+fn boot() -> Result<Vec<Guest>, Unfit> {
+    if let Some(reason) = unwanted() {
+        return Err(Unfit::Skip(reason));
+    }
+    let root = root()?;
+    std::thread::scope(|scope| {
+        let booting = PLANS
+            .each_ref()
+            .map(|plan| scope.spawn(|| plan.boot(&root)));
+        booting
+            .into_iter()
+            .map(|guest| guest.join().unwrap())
+            .collect()
+    })
+}
+
+fn on_the_host() -> ExitCode {
+    let guests = match boot() {
+        Ok(guests) => guests,
+        Err(unfit) => return unfit.end("vm_slurm"),
     };
-    let (mut passed, mut failed) = (0, 0);
-    let mut run = |name: &str, case: &dyn Fn()| {
-        if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
-            let ok = catch_unwind(AssertUnwindSafe(case)).is_ok();
-            println!("{} {name}", if ok { "ok     " } else { "FAILED " });
-            if ok { passed += 1 } else { failed += 1 }
+    let mut tally = Tally::new();
+    for (guest, plan) in guests.iter().zip(PLANS) {
+        let said = guest.answer("checks");
+        for (check, _, _) in binding::checks_on(plan.name) {
+            let line = said
+                .lines()
+                .find(|line| line.contains(check))
+                .unwrap_or("not run");
+            let is_well = || assert!(line.starts_with("ok\t"), "in the guest: {line}");
+            tally.run(&format!("{}: {check}", plan.name), is_well, String::new);
         }
-    };
-    for (
-        machine,
-        Plan {
-            name, cases, shown, ..
-        },
-    ) in machines.iter().zip(PLANS)
-    {
-        let said = machine.answer("checks");
-        for (check, _, _) in binding::checks_on(name) {
-            run(&format!("{name}: {check}"), &|| {
-                let line = said
-                    .lines()
-                    .find(|line| line.contains(check))
-                    .unwrap_or("not run");
-                assert!(line.starts_with("ok\t"), "in the guest: {line}");
-            });
+        for (case, prove) in plan.cases {
+            tally.run(
+                &format!("{}: {case}", plan.name),
+                || prove(guest),
+                String::new,
+            );
         }
-        for (case, prove) in cases {
-            run(&format!("{name}: {case}"), &|| prove(machine));
-        }
-        println!("\nguest-{name}, Slurm {}", machine.answer("release").trim());
-        for (step, count) in shown {
+        println!(
+            "\nguest-{}, Slurm {}",
+            plan.name,
+            guest.answer("release").trim()
+        );
+        for (step, count) in plan.shown {
             // a step that failed has failed its case
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                println!("{}", table::table(machine, step, *count))
-            }));
+            let _ = Tally::caught(|| println!("{}", table::table(guest, step, *count)));
         }
     }
-    println!("{passed} passed, {failed} failed");
-    if failed > 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    ExitCode::from(u8::from(tally.end() > 0))
 }

@@ -10,14 +10,12 @@ fn chosen() -> Target {
     let name = std::env::var("NIC_PLACEMENT_FUZZ").unwrap_or_default();
     targets::named(&name).unwrap_or_else(|| {
         let known: Vec<&str> = targets::TARGETS.iter().map(|(name, ..)| *name).collect();
-        eprintln!("NIC_PLACEMENT_FUZZ=`{name}`: expected one of {}", known.join(", "));
+        eprintln!(
+            "NIC_PLACEMENT_FUZZ=`{name}`: expected one of {}",
+            known.join(", ")
+        );
         std::process::exit(2)
     })
 }
-
-/// What libFuzzer's memcmp calls where LEAN=1 is said (run.sh): no comparison is kept.
-#[cfg(lean)]
-#[unsafe(no_mangle)]
-extern "C" fn __wrap___sanitizer_weak_hook_memcmp() {}
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| TARGET.get_or_init(chosen)(data));

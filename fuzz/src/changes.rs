@@ -23,9 +23,8 @@ impl Numbers {
 
 /// The words of a dictionary, as libFuzzer reads it.
 pub fn dictionary(text: &str) -> Vec<Vec<u8>> {
-    text.lines()
-        .map(|line| unescaped(line.trim_matches('"')))
-        .collect()
+    let words = text.lines().map(|line| line.trim_matches('"'));
+    words.map(unescaped).collect()
 }
 
 fn unescaped(text: &str) -> Vec<u8> {

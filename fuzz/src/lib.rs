@@ -2,5 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod changes;
-pub mod climb;
 pub mod targets;

@@ -12,40 +12,34 @@ type Path = Vec<String>;
 /// The longest chain of re-exports that is followed: one that leads to itself ends there.
 const MAX_HOPS: usize = 16;
 
+/// A module, and its item's name there; none where the module itself is named.
+type Item = (Path, Option<String>);
+
 /// The modules of one crate by their paths.
 struct Crate<'a>(BTreeMap<&'a [String], &'a Module>);
 
 impl Crate<'_> {
-    /// The module that defines an item, and the item's name there; the name is `None` where the module itself is named, and
-    /// the answer if it is another crate's, or of `from` itself.
-    fn resolve(
-        &self,
-        from: &[String],
-        path: &[String],
-        hops: usize,
-    ) -> Option<(Path, Option<String>)> {
+    /// The module that defines an item; `None` where it is another crate's, or of `from` itself.
+    fn resolve(&self, from: &[String], path: &[String], hops: usize) -> Option<Item> {
         let supers = path
             .iter()
             .take_while(|segment| *segment == "super")
             .count();
-        match path.first()?.as_str() {
-            "crate" => self.walk(Vec::new(), &path[1..], hops),
-            "self" => self.walk(from.to_vec(), &path[1..], hops),
-            "super" => self.walk(
-                from[..from.len().saturating_sub(supers)].to_vec(),
-                &path[supers..],
-                hops,
-            ),
+        let (begin, names) = match path.first()?.as_str() {
+            "crate" => (0, 1),
+            "self" => (from.len(), 1),
+            "super" => (from.len().saturating_sub(supers), supers),
             first => {
                 let module = self.0.get(from)?;
-                let known = self.0.contains_key(&*[from, &path[..1]].concat())
-                    || module.imports.iter().any(|import| import.name == first);
-                known.then(|| self.walk(from.to_vec(), path, hops))?
+                let is_child = self.0.contains_key(&*[from, &path[..1]].concat());
+                let is_known = is_child || module.imports.iter().any(|import| import.name == first);
+                is_known.then_some((from.len(), 0))?
             }
-        }
+        };
+        self.walk(from[..begin].to_vec(), &path[names..], hops)
     }
 
-    fn walk(&self, module: Path, rest: &[String], hops: usize) -> Option<(Path, Option<String>)> {
+    fn walk(&self, module: Path, rest: &[String], hops: usize) -> Option<Item> {
         let Some((name, after)) = rest.split_first() else {
             return Some((module, None));
         };
@@ -79,11 +73,9 @@ impl Crate<'_> {
                     .zip(&to)
                     .take_while(|(one, other)| one == other)
                     .count();
-                if from.len() > shared && to.len() > shared && self.0[&*to].file != module.file {
-                    let written = format!(
-                        "{}:{}: uses `{item}` of {}",
-                        module.file, path.line, self.0[&*to].file
-                    );
+                let file = &self.0[&*to].file;
+                if from.len() > shared && to.len() > shared && *file != module.file {
+                    let written = format!("{}:{}: uses `{item}` of {file}", module.file, path.line);
                     let of_user = found.entry(from[..=shared].to_vec()).or_default();
                     of_user.entry(to[..=shared].to_vec()).or_insert(written);
                 }
@@ -96,11 +88,8 @@ impl Crate<'_> {
 /// The shortest circles among siblings, each as its uses, from the first of them.
 pub fn circles(modules: &[Module]) -> Vec<String> {
     let mut found = BTreeSet::new();
-    for name in modules
-        .iter()
-        .map(|module| module.crate_name)
-        .collect::<BTreeSet<_>>()
-    {
+    let names: BTreeSet<&str> = modules.iter().map(|module| module.crate_name).collect();
+    for name in names {
         let of_crate = modules.iter().filter(|module| module.crate_name == name);
         // a program beside a library is a crate of its own, which the library cannot use
         let of_crate = of_crate.filter(|module| !module.file.ends_with("/main.rs"));

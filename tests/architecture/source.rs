@@ -1,6 +1,6 @@
 //! The source of the workspace, module by module: the paths that each writes, without what only tests see.
 
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,6 +44,7 @@ pub struct Import {
 }
 
 /// A module; one inside a file has that file.
+#[derive(Default)]
 pub struct Module {
     pub file: String,
     pub crate_name: &'static str,
@@ -56,19 +57,12 @@ pub struct Module {
 
 /// Every Rust file below the folder.
 pub fn files(root: &Path, folder: &str) -> Vec<Source> {
-    let mut found = Vec::new();
     let entries = std::fs::read_dir(root.join(folder)).expect(folder);
-    let mut names: Vec<String> = entries
-        .map(|entry| {
-            entry
-                .expect(folder)
-                .file_name()
-                .into_string()
-                .expect(folder)
-        })
-        .collect();
-    names.sort();
-    for file in names.iter().map(|name| format!("{folder}/{name}")) {
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut files_of: Vec<String> = names.map(|name| format!("{folder}/{name}")).collect();
+    files_of.sort();
+    let mut found = Vec::new();
+    for file in files_of {
         if root.join(&file).is_dir() {
             found.extend(files(root, &file));
         } else if file.ends_with(".rs") {
@@ -84,36 +78,37 @@ pub fn modules(sources: &[Source]) -> Vec<Module> {
     let (mut found, mut of_tests) = (Vec::new(), BTreeSet::new());
     for source in sources {
         let (crate_name, path) = place(&source.file);
-        let tokens: TokenStream = source.text.parse().expect("source is Rust");
-        let mut removed = Vec::new();
-        let product = without_tests(tokens, &mut removed);
         let product =
-            syn::parse2::<syn::File>(product).unwrap_or_else(|e| panic!("{}: {e}", source.file));
-        of_tests.extend(
-            removed
-                .into_iter()
-                .map(|name| (crate_name, [&path[..], &[name]].concat())),
-        );
-        read(&source.file, crate_name, path, product.items, &mut found);
+            syn::parse_file(&source.text).unwrap_or_else(|e| panic!("{}: {e}", source.file));
+        let module = Module {
+            file: source.file.clone(),
+            crate_name,
+            path,
+            ..Module::default()
+        };
+        read(module, product.items, &mut found, &mut of_tests);
     }
-    found.retain(|module| {
-        !(0..=module.path.len())
+    let is_of_tests = |module: &Module| {
+        (0..=module.path.len())
             .any(|end| of_tests.contains(&(module.crate_name, module.path[..end].to_vec())))
-    });
+    };
+    found.retain(|module| !is_of_tests(module));
     found
 }
 
 /// The crate of a file, and its module: `["topology", "file"]` for `…/topology/file.rs` and `…/topology/file/mod.rs`.
 pub fn place(file: &str) -> (&'static str, Vec<String>) {
-    let of_crate = CRATES.iter().filter_map(|(name, folder, _)| {
+    let below = |(name, folder, _): &(&'static str, &str, &str)| {
         Some((
+            folder.len(),
             *name,
             file.strip_prefix(folder)?.strip_prefix('/')?,
-            folder.len(),
         ))
-    });
-    let (name, path, _) = of_crate
-        .max_by_key(|found| found.2)
+    };
+    let (_, name, path) = CRATES
+        .iter()
+        .filter_map(below)
+        .max()
         .expect("a crate's file");
     let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
     let is_root = ["lib", "main"].contains(&path);
@@ -121,75 +116,25 @@ pub fn place(file: &str) -> (&'static str, Vec<String>) {
     (name, segments.map(str::to_string).collect())
 }
 
-/// Leaves out every item under `#[cfg(test)]`; `removed` gets the names of those modules that are files.
-fn without_tests(tokens: TokenStream, removed: &mut Vec<String>) -> TokenStream {
-    let mut tokens = tokens.into_iter().peekable();
-    let mut kept: Vec<TokenTree> = Vec::new();
-    while let Some(token) = tokens.next() {
-        let is_hash = is_punct(&token, '#');
-        if is_hash
-            && tokens
-                .peek()
-                .is_some_and(|next| next.to_string() == "[cfg (test)]")
-        {
-            // an attribute or a comment above it
-            while let [.., hash, group] = &kept[..] {
-                if !is_punct(hash, '#') || !is_group(group, Delimiter::Bracket) {
-                    break;
-                }
-                kept.truncate(kept.len() - 2);
-            }
-            let mut before = String::new();
-            for token in tokens.by_ref().skip(1) {
-                let text = token.to_string();
-                if before == "mod" {
-                    removed.push(text.clone());
-                }
-                if is_punct(&token, ';') || is_group(&token, Delimiter::Brace) {
-                    break;
-                }
-                before = text;
-            }
-            tokens.next_if(|token| is_punct(token, ';'));
-            continue;
-        }
-        kept.push(match token {
-            TokenTree::Group(group) => {
-                let inner = without_tests(group.stream(), removed);
-                let mut new = Group::new(group.delimiter(), inner);
-                new.set_span(group.span());
-                TokenTree::Group(new)
-            }
-            other => other,
-        });
-    }
-    kept.into_iter().collect()
+/// Is the item under `#[cfg(test)]`?
+fn is_of_tests(item: &TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
+    let mut attributes = tokens.chunks(2).take_while(|pair| is_punct(&pair[0], '#'));
+    attributes.any(|pair| pair[1].to_string() == "[cfg (test)]")
 }
 
 fn is_punct(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 
-fn is_group(token: &TokenTree, delimiter: Delimiter) -> bool {
-    matches!(token, TokenTree::Group(group) if group.delimiter() == delimiter)
-}
-
 fn read(
-    file: &str,
-    crate_name: &'static str,
-    path: Vec<String>,
+    mut module: Module,
     items: Vec<syn::Item>,
     found: &mut Vec<Module>,
+    of_tests: &mut BTreeSet<(&'static str, Vec<String>)>,
 ) {
-    let mut module = Module {
-        file: file.to_string(),
-        crate_name,
-        path,
-        imports: Vec::new(),
-        names: Vec::new(),
-        public_types: Vec::new(),
-    };
     for item in items {
+        let tokens = item.to_token_stream();
         let named = match &item {
             syn::Item::Struct(item) => Some((&item.vis, &item.ident)),
             syn::Item::Enum(item) => Some((&item.vis, &item.ident)),
@@ -197,81 +142,84 @@ fn read(
             syn::Item::Union(item) => Some((&item.vis, &item.ident)),
             _ => None,
         };
-        if let Some((syn::Visibility::Public(_), name)) = named {
-            module.public_types.push(name.to_string());
-        }
+        let below = |name: &Ident| [&module.path[..], &[name.to_string()]].concat();
         match item {
+            syn::Item::Mod(item) if is_of_tests(&tokens) => {
+                of_tests.insert((module.crate_name, below(&item.ident)));
+            }
+            _ if is_of_tests(&tokens) => {}
             syn::Item::Use(item) if item.leading_colon.is_none() => {
                 let public = !matches!(item.vis, syn::Visibility::Inherited);
                 imports(&item.tree, &[], public, &mut module.imports);
             }
             syn::Item::Mod(item) => {
+                let (file, path) = (module.file.clone(), below(&item.ident));
+                let inner = Module {
+                    file,
+                    crate_name: module.crate_name,
+                    path,
+                    ..Module::default()
+                };
                 if let Some((_, items)) = item.content {
-                    let inner = [&module.path[..], &[item.ident.to_string()]].concat();
-                    read(file, crate_name, inner, items, found);
+                    read(inner, items, found, of_tests);
                 }
             }
-            other => module.names.extend(paths(other.to_token_stream())),
+            ref other => {
+                if let Some((syn::Visibility::Public(_), name)) = named {
+                    module.public_types.push(name.to_string());
+                }
+                module.names.extend(paths(other.to_token_stream()));
+            }
         }
     }
     found.push(module);
 }
 
 fn imports(tree: &syn::UseTree, before: &[String], public: bool, found: &mut Vec<Import>) {
-    let with = |name: &proc_macro2::Ident| [before, &[name.to_string()]].concat();
-    let (name, segments, line) = match tree {
-        syn::UseTree::Path(path) => return imports(&path.tree, &with(&path.ident), public, found),
+    let with = |name: &str| [before, &[name.to_string()]].concat();
+    let (name, segments) = match tree {
+        syn::UseTree::Path(path) => {
+            return imports(&path.tree, &with(&path.ident.to_string()), public, found);
+        }
         syn::UseTree::Group(group) => {
             return group
                 .items
                 .iter()
                 .for_each(|tree| imports(tree, before, public, found));
         }
-        syn::UseTree::Name(name) if name.ident == "self" => (
-            before[before.len() - 1].clone(),
-            before.to_vec(),
-            line(&name.ident),
-        ),
-        syn::UseTree::Name(name) => (name.ident.to_string(), with(&name.ident), line(&name.ident)),
-        syn::UseTree::Rename(name) => (
-            name.rename.to_string(),
-            with(&name.ident),
-            line(&name.ident),
-        ),
-        syn::UseTree::Glob(glob) => {
-            let all = [before, &["*".to_string()]].concat();
-            ("*".to_string(), all, glob.star_token.spans[0].start().line)
+        syn::UseTree::Name(name) if name.ident == "self" => {
+            (before[before.len() - 1].clone(), before.to_vec())
         }
+        syn::UseTree::Name(name) => (name.ident.to_string(), with(&name.ident.to_string())),
+        syn::UseTree::Rename(name) => (name.rename.to_string(), with(&name.ident.to_string())),
+        syn::UseTree::Glob(_) => ("*".to_string(), with("*")),
     };
+    let first = tree.to_token_stream().into_iter().next().expect("a name");
     let path = Written {
         segments,
-        line,
+        line: first.span().start().line,
         of_module: true,
     };
     found.push(Import { name, public, path });
 }
 
-fn line(ident: &proc_macro2::Ident) -> usize {
-    ident.span().start().line
-}
-
 /// Every path in the tokens, those of macros' arguments too.
 pub fn paths(tokens: TokenStream) -> Vec<Written> {
     let mut found = Vec::new();
-    paths_of(&tokens.into_iter().collect::<Vec<_>>(), &[], &mut found);
+    paths_of(tokens, &[], &mut found);
     found
 }
 
-fn paths_of(tokens: &[TokenTree], before: &[String], found: &mut Vec<Written>) {
+fn paths_of(tokens: TokenStream, before: &[String], found: &mut Vec<Written>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while at < tokens.len() {
         let last = at.checked_sub(1).map(|at| &tokens[at]);
         match &tokens[at] {
             TokenTree::Group(group) => {
-                let inner: Vec<_> = group.stream().into_iter().collect();
                 // `pub(crate)` uses nothing
                 if last.is_none_or(|last| last.to_string() != "pub") {
-                    paths_of(&inner, &[], found);
+                    paths_of(group.stream(), &[], found);
                 }
             }
             // a lifetime; the alias of the name before it
@@ -294,12 +242,13 @@ fn paths_of(tokens: &[TokenTree], before: &[String], found: &mut Vec<Written>) {
                     at += 3;
                 }
                 if let Some(group) = of_group {
-                    paths_of(&group.into_iter().collect::<Vec<_>>(), &segments, found);
+                    paths_of(group, &segments, found);
                 } else {
+                    let next = (tokens.get(at + 1), tokens.get(at + 2));
                     let is_macro = segments.len() == 1
-                        && matches!(tokens.get(at + 1..), Some([mark, TokenTree::Group(_), ..]) if is_punct(mark, '!'));
-                    let line = line(first);
+                        && matches!(next, (Some(mark), Some(TokenTree::Group(_))) if is_punct(mark, '!'));
                     let of_module = !(is_macro || is_declared || of_another || follows('.'));
+                    let line = first.span().start().line;
                     found.push(Written {
                         segments,
                         line,

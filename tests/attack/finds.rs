@@ -3,7 +3,7 @@
 use crate::judge::{self, Memory, Set, Step};
 use crate::line::Pair;
 use crate::pairs::{Half, Outcome};
-use crate::report::{Task, numbers};
+use crate::slurm::task::{Task, numbers};
 use crate::targets::{Facts, Target};
 
 /// In what the half with the plugin is worse; empty if in nothing.

@@ -265,9 +265,7 @@ fn starved(masks: &[Set], open: &[usize], left: &Set, level: f64) -> Vec<usize> 
     for &task in open {
         let mut wants = level;
         while wants > EPSILON {
-            let Some((path, seen)) = way(&users, &free, &used, task) else {
-                unreachable!("a search ends with a way or with what it saw")
-            };
+            let (path, seen) = way(&users, &free, &used, task);
             if path.is_empty() {
                 starved.extend(seen.iter().map(|id| *id as u32));
                 break;
@@ -299,7 +297,7 @@ fn way(
     free: &[f64],
     used: &[BTreeMap<usize, f64>],
     from: usize,
-) -> Option<(Vec<(usize, usize)>, Vec<usize>)> {
+) -> (Vec<(usize, usize)>, Vec<usize>) {
     let mut came: BTreeMap<usize, Option<usize>> = BTreeMap::from([(from, None)]);
     let mut taken_by: BTreeMap<usize, usize> = BTreeMap::new();
     let mut queue = std::collections::VecDeque::from([from]);
@@ -317,7 +315,7 @@ fn way(
                     path.push((at, class));
                 }
                 path.reverse();
-                return Some((path, Vec::new()));
+                return (path, Vec::new());
             }
             for (&giver, &amount) in &used[class] {
                 if amount > EPSILON && !came.contains_key(&giver) {
@@ -327,7 +325,7 @@ fn way(
             }
         }
     }
-    Some((Vec::new(), came.into_keys().collect()))
+    (Vec::new(), came.into_keys().collect())
 }
 
 #[cfg(test)]

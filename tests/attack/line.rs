@@ -98,49 +98,90 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
     pair.gives_up_share = word.contains("bind=numa");
     pair.gives_up_memory = word.contains("mem=strict");
     pair.promises_gpu = word.contains("gpu=local-id");
-    let options = options(&mut rng, release, target, &room, &mut pair);
+    let mut options = options(&mut rng, release, target, &room, &mut pair);
     // `--cpu-bind=none` binds to nothing, and the user's own `bind=` holds beside it
     let binds = word.contains("bind=") && !word.contains("bind=none");
     pair.cpu_bind &= !(binds && options.iter().any(|option| option == "--cpu-bind=none"));
     let program = match rng.below(100) {
-        0..90 => "$report".to_string(),
-        90..95 => {
-            "bash -c \"$report; echo out; echo err >&2; exit $((SLURM_PROCID % 3))\"".to_string()
-        }
-        _ => "bash -c \"$report; exit 7\"".to_string(),
+        0..90 => "$report",
+        90..95 => r#"bash -c "$report; echo out; echo err >&2; exit \$((SLURM_PROCID % 3))""#,
+        _ => r#"bash -c "$report; exit 7""#,
     };
-    let number = &target.node[1..];
-    let place = |partition: &str| format!("-p {partition}{number} -w {} -N1", target.node);
     let (flag, partition) = match word {
         "default" => (String::new(), "q"),
         word => (format!(" --nic-placement{word}"), "p"),
     };
-    if rng.percent(12) {
-        // a job with more than its step: the step's own numbers count
-        let (all, cpus) = salloc(&mut rng, &room, &pair, &options);
-        // since 23.11 srun takes the job's `-c` for its own where it was given none (SLURM_CPUS_PER_TASK in srun(1))
-        if release >= (23, 11) {
-            pair.asked = pair.asked.or(cpus);
-        }
-        let line = |partition, flag: &str| {
-            format!(
-                "salloc --quiet {} {all} srun{flag} {} {program}",
-                place(partition),
-                options.join(" ")
-            )
-        };
-        (pair.without, pair.with) = (line("p", ""), line(partition, &flag));
-    } else {
-        let line = |partition, flag: &str| {
-            format!(
-                "srun {}{flag} {} {program}",
-                place(partition),
-                options.join(" ")
-            )
-        };
-        (pair.without, pair.with) = (line("p", ""), line(partition, &flag));
+    // a job with more than its step: the step's own numbers count
+    let job = (rng.percent(20)).then(|| salloc(&mut rng, &room, &pair, &options));
+    // since 23.11 srun takes the job's `-c` for its own where it was given none (SLURM_CPUS_PER_TASK in srun(1))
+    if release >= (23, 11) {
+        pair.asked = pair.asked.or(job.as_ref().and_then(|(_, cpus)| *cpus));
     }
+    let around = rng.below(6);
+    let variables = by_variables(&mut rng, &mut options);
+    if rng.percent(8) {
+        options.push(rng.of(EXTRAS).into());
+    }
+    let options = options.join(" ");
+    let line = |partition, flag: &str| {
+        let number = &target.node[1..];
+        let place = format!("-p {partition}{number} -w {} -N1", target.node);
+        let Some((all, _)) = &job else {
+            return format!("{variables}srun {place}{flag} {options} {program}");
+        };
+        match around {
+            0 => format!(
+                "{variables}sbatch{flag} --quiet -W -o said.$$ -e said.$$.err {place} {all} <<'END'\n\
+                 #!/bin/bash\nsrun {options} {program}\nEND\n\
+                 code=$?; cat said.$$; cat said.$$.err >&2; exit $code"
+            ),
+            // the inner srun takes what slurmd set in the outer task for the user's own
+            1 | 2 => format!(
+                "{variables}salloc --quiet {place} {all} srun{flag} --overlap -n1 \
+                 bash -c '{}srun{flag} --overlap {options} {program}'",
+                ["unset SLURM_CPU_BIND; ", ""][around as usize % 2]
+            ),
+            _ => format!("{variables}salloc --quiet {place} {all} srun{flag} {options} {program}"),
+        }
+    };
+    (pair.without, pair.with) = (line("p", ""), line(partition, &flag));
     pair
+}
+
+/// What few users write.
+const EXTRAS: &[&str] = &[
+    "--exact",
+    "--gres-flags=disable-binding",
+    "--gres-flags=enforce-binding",
+    "-B 1",
+    "--ntasks-per-socket=4",
+    "--cpus-per-gpu=6",
+    "--export=NONE",
+];
+
+/// srun reads these options from variables too.
+const VARIABLES: &[(&str, &str)] = &[
+    ("--cpu-bind=", "SLURM_CPU_BIND"),
+    ("--mem-bind=", "SLURM_MEM_BIND"),
+    ("--gpu-bind=", "SLURM_GPU_BIND"),
+    ("--hint=", "SLURM_HINT"),
+    ("--threads-per-core=", "SLURM_THREADS_PER_CORE"),
+    ("-m ", "SLURM_DISTRIBUTION"),
+];
+
+/// Takes options away that it says by variables.
+fn by_variables(rng: &mut Rng, options: &mut Vec<String>) -> String {
+    let mut variables = String::new();
+    options.retain(|option| {
+        let of_option = |(start, _): &&(&str, &str)| option.starts_with(start);
+        let known = VARIABLES.iter().find(of_option);
+        let Some((start, name)) = known.filter(|_| rng.percent(20)) else {
+            return true;
+        };
+        variables += &format!("{name}={} ", &option[start.len()..]);
+        false
+    });
+    variables
 }
 
 /// Other jobs on the node, and what they leave.
@@ -255,7 +296,7 @@ fn options(
         );
         if let Some(cpus) = usual.filter(|cpus| *cpus > 0) {
             options.push(format!("-c{cpus}"));
-            pair.asked = Some(cpus * of_one);
+            pair.asked = Some(asked(&options, cpus, room.threads));
         }
     }
     if rng.percent(52) {
@@ -268,9 +309,7 @@ fn options(
         options.push("--overcommit".into());
     }
     if hint.is_empty() && rng.percent(14) {
-        let cpus: Vec<String> = (0..tasks)
-            .map(|_| rng.below(target.cpus()).to_string())
-            .collect();
+        let cpus: Vec<u32> = (0..tasks).map(|_| rng.below(target.cpus())).collect();
         let bind = rng.of(&[
             "none",
             "cores",
@@ -280,11 +319,22 @@ fn options(
             "rank",
             "rank_ldom",
             "map_cpu:",
+            "mask_cpu:",
+            "map_ldom:",
+            "mask_ldom:",
         ]);
         // 24.11 says that it ignores `rank`
         pair.cpu_bind = bind != "rank" || release < (24, 11);
-        let list = if bind == "map_cpu:" {
-            cpus.join(",")
+        let nodes = |number: u32| number % target.numa_nodes;
+        let of_task = |cpu: &u32| match bind {
+            "map_cpu:" => cpu.to_string(),
+            "mask_cpu:" => format!("0x{}{}", 1 << (cpu % 4), "0".repeat(*cpu as usize / 4)),
+            "map_ldom:" => nodes(*cpu).to_string(),
+            _ => format!("{:#x}", 1 << nodes(*cpu)),
+        };
+        let list = cpus.iter().map(of_task).collect::<Vec<_>>().join(",");
+        let list = if bind.ends_with(':') {
+            list
         } else {
             String::new()
         };
@@ -371,21 +421,27 @@ fn gpu_bind(rng: &mut Rng, tasks: u32, gpus: u32) -> String {
     }
 }
 
+/// The hardware threads of `-cN`: of N cores where a core has one thread.  `--ntasks-per-core` alone leaves N threads, and
+/// no task less than a core (Slurm's step_mgr.c, `step_layout_create`).
+fn asked(options: &[String], cpus: u32, threads: u32) -> u32 {
+    let is_any = |words: &[&str]| {
+        let mut options = options.iter();
+        options.any(|option| words.iter().any(|word| option.contains(word)))
+    };
+    if is_any(&["_bound", "nomultithread", "--threads-per-core"]) {
+        cpus * threads
+    } else if is_any(&["--ntasks-per-core"]) {
+        cpus.max(threads)
+    } else {
+        cpus
+    }
+}
+
 /// What the job has around such a step: the same or more; and its `-c` where that is not the step's, as hardware threads.
 fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> (String, Option<u32>) {
     if pair.holders.is_empty() && rng.percent(40) {
         return (format!("--exclusive --gres=gpu:{}", room.gpus), None);
     }
-    const IN_CORES: [&str; 4] = [
-        "_bound",
-        "nomultithread",
-        "--ntasks-per-core",
-        "--threads-per-core",
-    ];
-    let in_cores = step
-        .iter()
-        .any(|option| IN_CORES.iter().any(|hint| option.contains(hint)));
-    let of_one = if in_cores { room.threads } else { 1 };
     let tasks: u32 = step[0][2..].parse().expect("-n");
     let needs = tasks * pair.asked.unwrap_or(room.threads);
     let wide = rng.of(&[8, 16, room.cores]).min(room.cores);
@@ -397,7 +453,7 @@ fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> (String, 
     match rng.of_fitting(&[1, 2, 4, 14, 28], fits) {
         Some(cpus) if rng.percent(70) => (
             format!("-n{wide} -c{cpus} --gres=gpu:{}", room.gpus),
-            Some(cpus * of_one),
+            Some(asked(step, cpus, room.threads)),
         ),
         _ => {
             let sized = |option: &&String| !option.contains("bind=") && !option.starts_with("-m");

@@ -1,9 +1,9 @@
 //! Runs pairs of lines on a cluster, those of different nodes at the same time, and reads what they did.
 
-use crate::bed::Bed;
 use crate::judge::Set;
 use crate::line::Pair;
-use crate::report::{Task, numbers};
+use crate::slurm::bed::Bed;
+use crate::slurm::task::{Task, numbers};
 use crate::targets::Target;
 use std::collections::BTreeMap;
 use std::fs;
@@ -161,11 +161,14 @@ fn read(job: &Job, folder: &Path) -> Outcome {
 
 /// The lines of a half's stderr, without what differs from run to run.
 fn complaints(text: &str) -> Vec<String> {
-    // srun may say that it waits for the last job's end, and names the tasks that end together in one line
-    let of_itself = ["srun: job ", "salloc: ", "srun: error: n"];
+    // srun may say that it waits for the last job's end, names the tasks that end together in one line, and tells of a job's
+    // end where it hears of that before it asks
+    let by_chance =
+        "srun: job |salloc: |srun: error: n|srun: Job allocation |srun: Force Terminated ";
+    let of_itself = |line: &&str| by_chance.split('|').any(|start| line.starts_with(start));
     let mut lines: Vec<String> = text
         .lines()
-        .filter(|line| !of_itself.iter().any(|start| line.starts_with(start)))
+        .filter(|line| !of_itself(line))
         .map(|line| {
             let mut plain = String::new();
             for letter in line.chars() {

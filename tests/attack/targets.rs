@@ -1,10 +1,10 @@
 //! The machines that are attacked, and what the judge and the generator must know of each.
 
-use crate::bed::Bed;
 use crate::judge::{Machine, Set};
-use crate::machines::{Cluster, dgx, dgx_a100};
-use crate::report::numbers;
-use crate::site::Site;
+use crate::slurm::bed::Bed;
+use crate::slurm::machines::{Cluster, dgx, dgx_a100, gpu_folders, minor};
+use crate::slurm::site::Site;
+use crate::slurm::task::numbers;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,15 +109,11 @@ pub fn clusters() -> Vec<Attacked> {
     let cgroups: &[fn(&Site) -> PathBuf] = &[exchanged, exchanged, shuffled];
     let unbound: &[fn(&Site) -> PathBuf] = &[dgx, dgx_a100];
     let cluster = |name, nodes, cgroups, extra, shape| Cluster {
-        name,
-        nodes,
         plugstack,
         cgroups,
-        ram: false,
-        preload: None,
         extra,
         shape: Some(shape),
-        autodetect: None,
+        ..Cluster::of(name, nodes)
     };
     let gres = |nodes: &str| vec![("NICP_GRES", nodes.to_string())];
     vec![
@@ -168,19 +164,13 @@ fn partitions(nodes: usize) -> String {
 
 fn plugstack(site: &Site) -> String {
     let file = site.dir.join("nic-placement.conf");
+    // an admin's own binding leaves the user's, `--cpu-bind=none` too
+    let default = |k: usize| ["closest", "rail,bind=core"][k % 2];
     let lines = (0..7)
-        .map(|k| format!("PartitionName=q{k} default=closest\n"))
+        .map(|k| format!("PartitionName=q{k} default={}\n", default(k)))
         .collect::<String>();
     fs::write(&file, lines).expect("the configuration file");
     site.plugstack_line(&format!("conf={}", file.display()))
-}
-
-fn gpu_folders(tree: &Path) -> Vec<PathBuf> {
-    let gpus =
-        fs::read_dir(tree.join("proc/driver/nvidia/gpus")).expect("what the NVIDIA driver tells");
-    let mut folders: Vec<PathBuf> = gpus.map(|entry| entry.expect("a GPU").path()).collect();
-    folders.sort();
-    folders
 }
 
 /// Gives the GPUs, in PCI order, these minor numbers.
@@ -299,11 +289,6 @@ impl Facts {
                 .expect("an address")
                 .to_string_lossy()
                 .into_owned();
-            let text = read(&folder.join("information"));
-            let minor = text
-                .lines()
-                .find_map(|line| line.strip_prefix("Device Minor:"))
-                .expect("a minor");
             let numa = read(
                 &tree
                     .join("sys/bus/pci/devices")
@@ -312,7 +297,7 @@ impl Facts {
             );
             Gpu {
                 address,
-                minor: minor.trim().parse().expect("a minor number"),
+                minor: minor(&folder),
                 numa: numa.parse().expect("a GPU's NUMA node"),
             }
         };

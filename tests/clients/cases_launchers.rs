@@ -1,25 +1,16 @@
 //! Ranks that a launcher starts, each by way of `nic-placement exec`: mpirun on one node, and in an allocation of two, where
 //! it starts its daemons by srun.
 
-use crate::nodes::Nodes;
-use crate::{Case, Command, cases};
+use super::nodes::*;
 
-pub const COMMANDS: &[Command] = &[
-    (
-        "mpirun.bare",
-        "OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 /guest/rank.sh",
-    ),
-    (
-        "mpirun",
-        "OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 \
-         /guest/nic-placement exec -- /guest/rank.sh",
-    ),
-    (
-        "mpirun.two",
-        "OMPI_MCA_plm=slurm salloc -Q -N2 -n2 --gpus-per-task=1 orterun --allow-run-as-root --bind-to none --map-by node -n 2 \
-         /guest/nic-placement exec -- /guest/rank.sh",
-    ),
-];
+pub const COMMANDS: &str = "\
+mpirun.bare OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 /guest/rank.sh
+mpirun OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 \
+    /guest/nic-placement exec -- /guest/rank.sh
+mpirun.two OMPI_MCA_plm=slurm salloc -Q -N2 -n2 --gpus-per-task=1 orterun --allow-run-as-root \
+    --bind-to none --map-by node -n 2 \
+    /guest/nic-placement exec -- /guest/rank.sh
+";
 
 pub const CASES: &[Case] = cases![
     each_rank_of_mpirun_is_beside_its_gpu_and_without_exec_none_is_told_of_a_nic,
@@ -27,33 +18,28 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// What a rank says of itself: `rank=0 nics=mlx5_1:1,eth0 cpus=0-3`.
-fn rank(nodes: &Nodes, name: &str, rank: usize) -> (String, String) {
+fn rank(nodes: &Nodes, name: &str, rank: usize) -> [String; 2] {
     let said = nodes.said(name);
-    let line = said
+    let mut lines = said
         .lines()
-        .find(|line| line.starts_with(&format!("rank={rank} ")));
-    let line = line.unwrap_or_else(|| panic!("`{name}`: no rank {rank}\n{said}"));
-    let word = |key: &str| {
-        let word = line.split(' ').find_map(|word| word.strip_prefix(key));
-        word.unwrap_or_else(|| panic!("`{line}`")).to_string()
+        .filter_map(|line| line.strip_prefix(&format!("rank={rank} ")));
+    let line = lines.next().unwrap_or_else(|| panic!("{name}: {said}"));
+    let word = |key| {
+        line.split(' ')
+            .find_map(|word| word.strip_prefix(key))
+            .expect(key)
     };
-    (word("nics="), word("cpus="))
+    ["nics=", "cpus="].map(|key| word(key).to_string())
 }
 
 /// The k-th process takes the k-th GPU in PCI order, here beside `mlx5_k`; /dev/nvidiaK is another.
 fn each_rank_of_mpirun_is_beside_its_gpu_and_without_exec_none_is_told_of_a_nic(nodes: &Nodes) {
     for (local, socket) in [(0, "0-3"), (1, "0-3"), (2, "4-7"), (3, "4-7")] {
-        let (nics, cpus) = rank(nodes, "mpirun", local);
-        assert!(
-            nics.starts_with(&format!("mlx5_{local}:1,")),
-            "rank {local}: {nics}"
-        );
-        assert_eq!(cpus, socket, "rank {local}");
-        assert_eq!(
-            rank(nodes, "mpirun.bare", local),
-            ("-".to_string(), "0-7".to_string()),
-            "rank {local}"
-        );
+        let [nics, cpus] = rank(nodes, "mpirun", local);
+        let is_so = nics.starts_with(&format!("mlx5_{local}:1,"));
+        assert!(is_so, "{local}: {nics}");
+        assert_eq!(cpus, socket, "{local}");
+        assert_eq!(rank(nodes, "mpirun.bare", local), ["-", "0-7"], "{local}");
     }
 }
 
@@ -62,16 +48,12 @@ fn each_rank_of_mpirun_is_beside_its_gpu_and_without_exec_none_is_told_of_a_nic(
 fn a_rank_below_mpiruns_daemon_has_the_nic_of_its_steps_gpu_and_one_beside_mpirun_those_of_all_it_sees(
     nodes: &Nodes,
 ) {
-    let (beside_mpirun, below_daemon) = (
-        rank(nodes, "mpirun.two", 0).0,
-        rank(nodes, "mpirun.two", 1).0,
-    );
-    assert!(
-        beside_mpirun.starts_with("mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,eth0"),
-        "{beside_mpirun}"
-    );
-    assert!(
-        below_daemon.starts_with(&format!("{}:1,eth0", nodes.beside(0))),
-        "{below_daemon}"
-    );
+    let below_daemon = format!("{}:1,eth0", nodes.beside(0));
+    for (number, list) in [
+        (0, "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,eth0"),
+        (1, &below_daemon),
+    ] {
+        let [nics, _] = rank(nodes, "mpirun.two", number);
+        assert!(nics.starts_with(list), "{number}: {nics}");
+    }
 }

@@ -11,9 +11,7 @@ set -eu
 side=$1
 commands=${2:-}
 
-# how long it took, for people
-ready() { awk -v what="$1" '{ printf "%s after %s s\n", what, $1 }' /proc/uptime >> times; }
-
+. /guest/each.sh
 hostname n$((side - 1))
 mkdir /dev/shm
 mount -t tmpfs none /dev/shm

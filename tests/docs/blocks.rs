@@ -3,50 +3,39 @@
 use super::*;
 use nic_placement_fleet::doctor::installation::TESTED;
 use nic_placement_fleet::doctor::table::{CHECKS, CONFIGURATION, Check};
-use nic_placement_fleet::trial::report::{self, TrialReport};
+use nic_placement_fleet::trial::report::{self, TrialReport, TriedWay};
 use nic_placement_launch::judge::rebinding::{self, Row};
 
 /// The form in which one kind of document writes one option.
-struct Style {
-    entry: fn(&Spec) -> String,
-}
+type Style = fn(&Spec) -> String;
 
-const MARKDOWN: Style = Style {
-    entry: |spec| {
-        let sentence = spec.sentence();
-        // the page says once what the mark means
-        let sentence = sentence.replace("; not for a partition", " †");
-        format!("- `{}`: {sentence}\n", spec.spelling())
-    },
+const MARKDOWN: Style = |spec| {
+    // the page says once what the mark means
+    let sentence = spec.sentence().replace("; not for a partition", " †");
+    format!("- `{}`: {sentence}\n", spec.spelling())
 };
-const ROFF: Style = Style {
-    entry: |spec| match spec.value {
-        "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(&spec.sentence())),
-        value => format!(
-            ".TP\n.BI {}= {}\n{}\n",
-            roff(spec.name),
-            roff(value),
-            roff(&spec.sentence())
-        ),
-    },
+const ROFF: Style = |spec| {
+    let [name, value, sentence] = [spec.name, spec.value, &spec.sentence()].map(roff);
+    match &*value {
+        "" => format!(".TP\n.B {name}\n{sentence}\n"),
+        value => format!(".TP\n.BI {name}= {value}\n{sentence}\n"),
+    }
 };
-const COMMENTS: Style = Style {
-    entry: |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.sentence()),
-};
+const COMMENTS: Style = |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.sentence());
 
 fn is_policy(spec: &Spec) -> bool {
     let words = Words::parse(spec.name).map(|words| words.policy);
     matches!(words, Ok(Some(Switch::On(_))))
 }
 
-fn block(name: &str, style: &Style) -> String {
+fn block(name: &str, style: Style) -> String {
     match name {
-        "words" => WORDS.iter().map(style.entry).collect(),
-        "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
+        "words" => WORDS.iter().map(style).collect(),
+        "arguments" => ARGUMENTS.iter().map(style).collect(),
         "policies" => WORDS
             .iter()
             .filter(|spec| is_policy(spec))
-            .map(style.entry)
+            .map(style)
             .collect(),
         "releases" => releases(),
         "checks" => checks(),
@@ -93,10 +82,13 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
 fn checks() -> String {
     let row = |check: &Check| {
         let drains = check.says("fail").filter(|_| check.code != CONFIGURATION);
-        let when = drains.map_or(String::new(), |when| {
-            format!(" **Drains the node if** {when}")
-        });
-        format!("- `{}`: {}{when}\n", check.code, check.title)
+        let when = drains.map(|when| format!(" **Drains the node if** {when}"));
+        format!(
+            "- `{}`: {}{}\n",
+            check.code,
+            check.title,
+            when.unwrap_or_default()
+        )
     };
     CHECKS.iter().map(row).collect()
 }
@@ -112,64 +104,67 @@ pub struct Run {
     sha256: String,
 }
 
+/// The rows of a table in a file, without its remarks.
+pub fn rows_of(name: &str) -> Vec<Vec<String>> {
+    let text = read(name);
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    rows.map(|line| line.split('\t').map(str::to_string).collect())
+        .collect()
+}
+
 pub fn runs() -> Vec<Run> {
-    let run = |line: &str| {
-        let fields: Vec<&str> = line.split('\t').collect();
-        let [version, from, passed, failed, skipped, sha256] = fields[..] else {
-            panic!("tests/slurm/releases.tsv: {line}")
-        };
+    let run = |fields: Vec<String>| {
+        let [version, from, passed, failed, skipped, sha256] =
+            fields.try_into().expect("six fields");
+        let counts =
+            [passed, failed, skipped].map(|count| count.parse().expect("a count of cases"));
         Run {
-            version: version.to_string(),
-            from: from.to_string(),
-            counts: [passed, failed, skipped].map(|count| count.parse().expect("a count of cases")),
-            sha256: sha256.to_string(),
+            version,
+            from,
+            counts,
+            sha256,
         }
     };
-    read("tests/slurm/releases.tsv")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
+    rows_of("tests/slurm/releases.tsv")
+        .into_iter()
         .map(run)
         .collect()
 }
 
 /// The CPUs and NICs of launchers' ranks, from the record of `make test-launchers`.
 fn launchers() -> String {
-    let record = read("tests/launchers/results.tsv");
-    let rows = record.lines().filter(|line| !line.starts_with('#'));
-    let row = |line: &str| {
-        let fields: Vec<&str> = line.split('\t').collect();
-        let [name, release, by, ref ways @ ..] = fields[..] else {
-            panic!("tests/launchers/results.tsv: {line}")
+    let row = |fields: Vec<String>| {
+        let [name, release, by, ways @ ..] = &fields[..] else {
+            panic!("{fields:?}")
         };
-        assert_eq!(ways.len(), 4, "{line}");
+        assert_eq!(ways.len(), 4, "{fields:?}");
         format!("| {name} {release}, {by} | {} |\n", ways.join(" | "))
     };
-    "| launcher | as it is | `--nic-placement` | `exec` | both |\n|---|---|---|---|---|\n"
-        .to_string()
-        + &rows.map(row).collect::<String>()
+    let head =
+        "| launcher | as it is | `--nic-placement` | `exec` | both |\n|---|---|---|---|---|\n";
+    head.to_string()
+        + &rows_of("tests/launchers/results.tsv")
+            .into_iter()
+            .map(row)
+            .collect::<String>()
 }
 
 /// What ran on which release, and with which library.
 fn releases() -> String {
     let runs = runs();
     let sha256 = &runs[0].sha256;
-    let mut out = format!(
-        "| Slurm | of | cases with library `{}…` |\n|---|---|---|\n",
-        &sha256[..12]
-    );
+    let library = &sha256[..12];
+    let mut out = format!("| Slurm | of | cases with library `{library}…` |\n|---|---|---|\n");
     for release in &RELEASES {
-        let of_it: Vec<&Run> = runs
-            .iter()
-            .filter(|run| of_version(&run.version) == Some(release))
-            .collect();
+        let is_of_it = |run: &&Run| of_version(&run.version) == Some(release);
         for Run {
             version,
             from,
             counts: [passed, failed, skipped],
             ..
-        } in &of_it
+        } in runs.iter().filter(is_of_it)
         {
-            let as_what = match &**from {
+            let source = match &**from {
                 "source-shared" => "source".to_string(),
                 "source-static" => "source, static".to_string(),
                 "noble" | "resolute" => format!("Ubuntu {from}"),
@@ -180,10 +175,10 @@ fn releases() -> String {
                 _ => format!("{failed} of {} failed", passed + failed),
             };
             out.push_str(&format!(
-                "| {version} | {as_what} | {outcome}, {skipped} skipped |\n"
+                "| {version} | {source} | {outcome}, {skipped} skipped |\n"
             ));
         }
-        if of_it.is_empty() {
+        if !runs.iter().any(|run| is_of_it(&run)) {
             out.push_str(&format!("| {} | | not run |\n", name(release)));
         }
     }
@@ -193,25 +188,16 @@ fn releases() -> String {
 #[test]
 fn a_release_is_called_tested_where_all_cases_passed_on_it_with_the_one_library() {
     let runs = runs();
-    let passed: BTreeSet<&str> = runs
-        .iter()
-        .filter(|run| run.counts[0] > 0 && run.counts[1] == 0)
-        .map(|run| &*run.version)
-        .collect();
+    let has_passed = |run: &&Run| run.counts[0] > 0 && run.counts[1] == 0;
+    let passed = runs.iter().filter(has_passed).map(|run| &*run.version);
     assert_eq!(
         BTreeSet::from(TESTED),
-        passed,
-        "crates/fleet/src/doctor/installation.rs and tests/slurm/releases.tsv"
+        passed.collect(),
+        "doctor/installation.rs"
     );
-    assert!(
-        TESTED.iter().all(|version| of_version(version).is_some()),
-        "a version of no known release"
-    );
-    assert!(
-        runs.iter()
-            .all(|run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256),
-        "one library"
-    );
+    assert!(TESTED.iter().all(|version| of_version(version).is_some()));
+    let is_one = |run: &Run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256;
+    assert!(runs.iter().all(is_one), "one library");
 }
 
 /// The reports that sites sent, in docs/results.
@@ -223,24 +209,43 @@ fn sent() -> Vec<TrialReport> {
     names.retain(|name| name.extension().is_some_and(|end| end == "json"));
     names.sort();
     let report = |name: &PathBuf| {
-        let report = report::read(&fs::read(name).unwrap())
-            .unwrap_or_else(|why| panic!("{}: {why}", name.display()));
-        assert_eq!(
-            report::faults(&report),
-            Vec::<String>::new(),
-            "{}",
-            name.display()
-        );
+        let read = report::read(&fs::read(name).unwrap());
+        let report = read.unwrap_or_else(|why| panic!("{}: {why}", name.display()));
+        assert_eq!(report::faults(&report), [""; 0], "{}", name.display());
         report
     };
     names.iter().map(report).collect()
 }
 
+const RESULTS: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
+                       |---|---|---|---|---|\n";
+
+fn result(report: &TrialReport) -> String {
+    let witnesses = report.witnesses.iter();
+    let tried: Vec<_> = witnesses.filter(|of| of.not_tried.is_none()).collect();
+    let agree = tried.iter().filter(|of| of.agrees()).count();
+    let right: usize = report.ways.iter().map(|way| way.agree).sum();
+    let judged: usize = report.ways.iter().map(TriedWay::judged).sum();
+    let far = report.effects.iter().filter_map(|effect| {
+        let share = effect.against_near("far")?.median;
+        Some(format!("{} {share:.0} %", effect.program))
+    });
+    let releases = Vec::from_iter(report.releases.values().cloned());
+    let row = format!(
+        "| {} | {} | {agree} of {} | {right} of {judged} | {} |",
+        report.machine,
+        releases.join(", "),
+        tried.len(),
+        Vec::from_iter(far).join(", ")
+    );
+    row.replace('<', "&lt;") + "\n"
+}
+
 fn results() -> String {
-    let rows: String = sent().iter().map(TrialReport::row).collect();
+    let rows: String = sent().iter().map(result).collect();
     match rows.is_empty() {
         true => "No site has sent a report yet.\n".to_string(),
-        false => report::HEADING.to_string() + &rows,
+        false => RESULTS.to_string() + &rows,
     }
 }
 
@@ -255,24 +260,19 @@ fn clusters() -> String {
 
 /// Text for a man page, in ASCII.
 fn roff(text: &str) -> String {
-    let mut out = String::new();
-    for letter in text.chars() {
-        match letter {
-            '\\' => out.push_str("\\e"),
-            '-' => out.push_str("\\-"),
-            '\'' => out.push_str("\\(aq"),
-            '`' => out.push_str("\\(ga"),
-            '…' => out.push_str("..."),
-            other if other.is_ascii() => out.push(other),
-            other => out.push_str(&format!("\\[u{:04X}]", other as u32)),
-        }
-    }
+    let letter = |letter: char| match letter {
+        '\\' => "\\e".to_string(),
+        '-' => "\\-".to_string(),
+        '\'' => "\\(aq".to_string(),
+        '`' => "\\(ga".to_string(),
+        '…' => "...".to_string(),
+        other if other.is_ascii() => other.to_string(),
+        other => format!("\\[u{:04X}]", other as u32),
+    };
+    let out: String = text.chars().map(letter).collect();
     // groff takes a line that begins with a dot for a request
-    if out.starts_with('.') {
-        format!("\\&{out}")
-    } else {
-        out
-    }
+    let begin = if out.starts_with('.') { "\\&" } else { "" };
+    format!("{begin}{out}")
 }
 
 /// The document with its blocks as they should be, and how many it has.
@@ -285,20 +285,16 @@ fn with_blocks(name: &str, text: &str) -> (String, usize) {
     let (mut out, mut blocks, mut inside) = (String::new(), 0, false);
     for line in text.lines() {
         let marker = line.trim_start_matches(['<', '!', '-', '.', '\\', '"', '#', ' ']);
-        let marker = marker
-            .strip_prefix("generated: ")
-            .map(|rest| rest.trim_end_matches([' ', '-', '>']));
+        let marker = marker.strip_prefix("generated: ");
+        let marker = marker.map(|rest| rest.trim_end_matches([' ', '-', '>']));
         inside &= marker != Some("end");
         if !inside {
             out.push_str(line);
             out.push('\n');
         }
-        if let Some(block_name) = marker.filter(|word| *word != "end") {
-            assert!(
-                !inside,
-                "{name}: the block before `{block_name}` has no end"
-            );
-            out.push_str(&block(block_name, &style));
+        if let Some(of) = marker.filter(|word| *word != "end") {
+            assert!(!inside, "{name}: the block before `{of}` has no end");
+            out.push_str(&block(of, style));
             (blocks, inside) = (blocks + 1, true);
         }
     }
@@ -310,17 +306,9 @@ fn with_blocks(name: &str, text: &str) -> (String, usize) {
 fn generated_blocks_are_those_of_the_option_table() {
     let mut blocks = 0;
     for name in &documents() {
-        let text = read(name);
-        let (wanted, count) = with_blocks(name, &text);
+        let (wanted, count) = with_blocks(name, &read(name));
         blocks += count;
-        if std::env::var_os("BLESS").is_some() && wanted != text {
-            fs::write(path(name), &wanted).unwrap();
-        } else {
-            assert!(
-                wanted == text,
-                "{name} is not as the option table: `BLESS=1 cargo test --test docs`"
-            );
-        }
+        hold(name, &wanted);
     }
     assert!(blocks >= 8, "only {blocks} generated blocks were found");
 }
@@ -334,5 +322,3 @@ fn a_block_is_replaced_and_nothing_else() {
     assert!(new.contains("- `bind=auto|numa|core|none`: ") && !new.contains("\nold\n"));
     assert_eq!((with_blocks("x.md", &new).0, blocks), (new, 1));
 }
-
-// ---- commands and their output ----

@@ -42,20 +42,24 @@ finds slurm.conf, which names plugstack.conf
 .BR srun (1)
 ";
 
+/// A text of clap's, or nothing.
+fn words(text: Option<impl ToString>) -> String {
+    text.map(|text| text.to_string()).unwrap_or_default()
+}
+
 /// The whole page.
 pub fn page() -> String {
     let mut table = command_line();
     table.build();
     let version = env!("CARGO_PKG_VERSION");
-    let mut page =
-        format!("{HEAD}.TH NIC-PLACEMENT 1 \"\" \"nic-placement {version}\" \"User Commands\"\n");
+    let head = format!(".TH NIC-PLACEMENT 1 \"\" \"nic-placement {version}\" \"User Commands\"\n");
+    let mut page = format!("{HEAD}{head}");
     page.push_str(&body(|roff| {
         roff.control("SH", ["NAME"]);
         roff.text([roman(format!("nic-placement - {}", about(&table).0))]);
         roff.control("SH", ["SYNOPSIS"]);
-        commands(&table)
-            .enumerate()
-            .for_each(|(number, command)| synopsis(command, number > 0, roff));
+        let numbered = commands(&table).enumerate();
+        numbered.for_each(|(number, command)| synopsis(command, number > 0, roff));
         roff.control("SH", ["DESCRIPTION"]);
         roff.text([roman(about(&table).1)]);
         roff.control("SH", ["COMMANDS"]);
@@ -65,16 +69,10 @@ pub fn page() -> String {
     for command in commands(&table) {
         page.push_str(&section(command, &mut explained));
     }
-    let everywhere = table
-        .get_arguments()
-        .cloned()
-        .map(|argument| argument.help_heading(None::<&str>));
-    page.push_str(&options(everywhere.collect()).replacen(
-        ".PP\n\\fIOptions\\fR\n",
-        ".SH OPTIONS\n",
-        1,
-    ));
-    page + &checks() + TAIL
+    let everywhere = table.get_arguments().cloned();
+    let everywhere = everywhere.map(|argument| argument.help_heading(None::<&str>));
+    let everywhere = options(everywhere.collect());
+    page + &everywhere.replacen(".PP\n\\fIOptions\\fR\n", ".SH OPTIONS\n", 1) + &checks() + TAIL
 }
 
 /// The checks of `check`, from their table.
@@ -88,36 +86,23 @@ fn checks() -> String {
         for check in CHECKS.iter() {
             roff.control("TP", []);
             roff.text([bold(check.code)]);
-            roff.text([roman({
-                let says = |word| check.says(word).expect("the page says it");
-                format!("{} {}. {}.", check.title, says("why"), says("do"))
-            })]);
+            let [why, remedy] =
+                ["why", "do"].map(|word| check.says(word).expect("the page says it"));
+            roff.text([roman(format!("{} {why}. {remedy}.", check.title))]);
         }
     })
 }
 
 fn commands(table: &clap::Command) -> impl Iterator<Item = &clap::Command> {
-    table
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set())
+    let all = table.get_subcommands();
+    all.filter(|command| !command.is_hide_set())
 }
 
 /// The sentence of its short help, and what the long one adds.
 fn about(command: &clap::Command) -> (String, String) {
-    let short = command
-        .get_about()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let long = command
-        .get_long_about()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let more = long
-        .strip_prefix(&short)
-        .unwrap_or_default()
-        .trim()
-        .to_string();
-    (short, more)
+    let (short, long) = (words(command.get_about()), words(command.get_long_about()));
+    let more = long.strip_prefix(&short).unwrap_or_default().trim();
+    (short.clone(), more.to_string())
 }
 
 fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
@@ -129,10 +114,8 @@ fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
         line.extend([roman(" ["), italic("OPTION"), roman("...]")]);
     }
     for argument in command.get_positionals() {
-        let name = argument
-            .get_value_names()
-            .map(|names| names.join(" "))
-            .unwrap_or_default();
+        let names = argument.get_value_names();
+        let name = names.map(|names| names.join(" ")).unwrap_or_default();
         let (open, close) = if argument.is_required_set() {
             ("", "")
         } else {
@@ -145,41 +128,31 @@ fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
 
 /// The command's arguments, without those that every command has.
 fn own(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
-    command
-        .get_arguments()
-        .filter(|argument| !argument.is_global_set())
+    let all = command.get_arguments();
+    all.filter(|argument| !argument.is_global_set())
 }
 
 fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) -> String {
     let (short, more) = about(command);
     let mut text = body(|roff| {
         roff.control("SS", [command.get_name()]);
-        roff.text([roman(format!(
-            "{}{}.",
-            short[..1].to_uppercase(),
-            &short[1..]
-        ))]);
+        let sentence = format!("{}{}.", short[..1].to_uppercase(), &short[1..]);
+        roff.text([roman(sentence)]);
         if !more.is_empty() {
             roff.text([roman(more)]);
         }
     });
     let arguments = own(command).cloned().map(|argument| {
-        let help = argument
-            .get_long_help()
-            .or(argument.get_help())
-            .map(ToString::to_string);
+        let help = words(argument.get_long_help().or(argument.get_help()));
         // the list of words stands at the first command that takes them
         let is_words = argument.get_id() == "words";
         let key = match is_words {
             true => "words".to_string(),
-            false => format!("{} {}", argument.get_id(), help.unwrap_or_default()),
+            false => format!("{} {}", argument.get_id(), help),
         };
         match explained.get(&key) {
             Some(_) if is_words && argument.is_positional() => {
-                let short = argument
-                    .get_help()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
+                let short = words(argument.get_help());
                 argument.long_help(format!("{short}; nic-placement(8) lists them"))
             }
             Some(first) => argument.long_help(format!("as for {first}")),
@@ -194,12 +167,8 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
         text.push_str(&options(arguments));
     }
     // below its options: paragraphs of a heading and lines
-    for paragraph in command
-        .get_after_help()
-        .map(ToString::to_string)
-        .iter()
-        .flat_map(|all| all.split("\n\n"))
-    {
+    let after = command.get_after_help().map(ToString::to_string);
+    for paragraph in after.iter().flat_map(|all| all.split("\n\n")) {
         let (heading, lines) = paragraph.split_once(":\n").expect("a heading and lines");
         text.push_str(&body(|roff| {
             roff.control("PP", []);
@@ -223,31 +192,25 @@ fn options(arguments: Vec<clap::Arg>) -> String {
         .version("0")
         .args(shown);
     let text = rendered(|out| Man::new(command.clone()).render_options_section(out));
-    let headings: Vec<&str> = command
+    let headings = command
         .get_arguments()
-        .filter_map(|argument| argument.get_help_heading())
-        .collect();
+        .filter_map(|argument| argument.get_help_heading());
+    let headings: Vec<&str> = headings.collect();
     let only_values = command.get_arguments().all(clap::Arg::is_positional);
     let otherwise = if only_values { "Arguments" } else { "Options" };
     let mut out = String::new();
     for line in text.lines() {
-        match (
-            line.strip_prefix(".SH "),
-            line.strip_prefix("  ").and_then(|row| row.split_once("  ")),
-        ) {
+        let row = line.strip_prefix("  ").and_then(|row| row.split_once("  "));
+        match (line.strip_prefix(".SH "), row) {
             (Some(name), _) => {
-                let name = name.trim_matches('"');
-                let heading = headings
-                    .iter()
-                    .find(|heading| heading.to_uppercase() == name);
-                out.push_str(&format!(".PP\n\\fI{}\\fR\n", heading.unwrap_or(&otherwise)));
+                let is_it = |heading: &&&str| heading.to_uppercase() == name.trim_matches('"');
+                let heading = headings.iter().find(is_it).unwrap_or(&otherwise);
+                out.push_str(&format!(".PP\n\\fI{heading}\\fR\n"));
             }
             // a row of the words that an option takes
             (_, Some((word, meaning))) => {
-                out.push_str(&format!(
-                    ".RS\n.TP\n\\fB{word}\\fR\n{}\n.RE\n",
-                    meaning.trim_start()
-                ));
+                let meaning = meaning.trim_start();
+                out.push_str(&format!(".RS\n.TP\n\\fB{word}\\fR\n{meaning}\n.RE\n"));
             }
             // a paragraph of the same option
             _ if line.is_empty() => out.push_str(".IP\n"),
@@ -268,9 +231,8 @@ fn rendered(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) 
     let mut bytes = Vec::new();
     write(&mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    let lines = text
-        .lines()
-        .filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el "));
+    let is_kept = |line: &&str| !line.starts_with(".ie ") && !line.starts_with(".el ");
+    let lines = text.lines().filter(is_kept);
     ascii(&lines.map(|line| format!("{line}\n")).collect::<String>())
 }
 

@@ -31,13 +31,10 @@ pub fn source(folder: &Path, text: &mut String) {
                 .next()
                 .unwrap_or_default();
             let code = code.replace("\\\n", "\u{1}");
-            for line in code
-                .lines()
-                .filter(|line| !line.trim_start().starts_with("//"))
-            {
-                text.push_str(line);
-                text.push('\n');
-            }
+            let is_code = |line: &&str| !line.trim_start().starts_with("//");
+            code.lines()
+                .filter(is_code)
+                .for_each(|line| *text += &format!("{line}\n"));
         }
     }
 }
@@ -49,11 +46,9 @@ fn fragments(source: &str) -> Vec<String> {
         if number % 2 == 0 && !literal.contains(' ') {
             continue;
         }
-        let literal: String = literal
-            .split('\u{1}')
-            .enumerate()
-            .map(|(number, part)| if number == 0 { part } else { part.trim_start() })
-            .collect();
+        let parts = literal.split('\u{1}').enumerate();
+        let parts = parts.map(|(number, part)| if number == 0 { part } else { part.trim_start() });
+        let literal: String = parts.collect();
         for fragment in literal.split('{').flat_map(|part| part.rsplit('}').take(1)) {
             if fragment.len() >= 4 && !fragment.contains('\n') {
                 found.push(fragment.to_string());
@@ -72,31 +67,26 @@ fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
         .unwrap_or(line)
         .to_string();
     for fragment in fragments {
-        if rest.contains(fragment.as_str()) {
-            rest = rest.replace(fragment.as_str(), " | ");
-        }
+        rest = rest.replace(fragment.as_str(), " | ");
     }
     let outside: String = rest.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-    let words = outside
-        .split([' ', '|', ';', ':', ',', '(', ')'])
-        .filter(|word| word.len() > 3);
-    words
-        .filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()))
-        .map(str::to_string)
-        .collect()
+    let words = outside.split([' ', '|', ';', ':', ',', '(', ')']);
+    let is_word =
+        |word: &&str| word.len() > 3 && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    words.filter(is_word).map(str::to_string).collect()
 }
 
 fn all_fragments() -> Vec<String> {
     let mut text = String::new();
-    [
+    for folder in [
         "src",
-        "crates/topology/src",
-        "crates/node/src",
-        "crates/core/src",
-        "crates/process/src",
-    ]
-    .iter()
-    .for_each(|folder| source(&path(folder), &mut text));
+        "crates/topology",
+        "crates/node",
+        "crates/core",
+        "crates/process",
+    ] {
+        source(&path(folder), &mut text);
+    }
     fragments(&text)
 }
 
@@ -117,12 +107,8 @@ fn the_log_lines_that_a_document_quotes_are_what_the_program_writes() {
 /// The first cells below `| the reason says |`.
 fn reasons(text: &str) -> Vec<&str> {
     let tables = text.split("| the reason says |").skip(1);
-    let rows = tables.flat_map(|table| {
-        table
-            .lines()
-            .skip(2)
-            .take_while(|line| line.starts_with("| "))
-    });
+    let is_row = |line: &&str| line.starts_with("| ");
+    let rows = tables.flat_map(|table| table.lines().skip(2).take_while(is_row));
     rows.filter_map(|row| row.strip_prefix("| `")?.split("` |").next())
         .collect()
 }
@@ -130,17 +116,18 @@ fn reasons(text: &str) -> Vec<&str> {
 #[test]
 fn the_reasons_that_a_document_explains_are_the_program_s() {
     let fragments = all_fragments();
-    let mut explained = 0;
-    for name in documents() {
-        for reason in reasons(&read(&name)) {
-            assert!(
-                fragments.iter().any(|fragment| fragment.contains(reason)),
-                "{name}: `{reason}`"
-            );
-            explained += 1;
-        }
+    let texts = documents()
+        .iter()
+        .map(|name| read(name))
+        .collect::<String>();
+    let explained = reasons(&texts);
+    assert!(explained.len() >= 8, "only {explained:?} were found");
+    for reason in explained {
+        assert!(
+            fragments.iter().any(|fragment| fragment.contains(reason)),
+            "`{reason}`"
+        );
     }
-    assert!(explained >= 8, "only {explained} were found");
 }
 
 #[test]
@@ -152,35 +139,26 @@ fn a_word_that_the_program_does_not_write_is_seen() {
     let wrong = right
         .replace("hangs", "sleeps")
         .replace("node file", "cache");
-    assert!(
-        unaccounted(&wrong, &fragments).len() >= 2,
-        "{:?}",
-        unaccounted(&wrong, &fragments)
-    );
+    let found = unaccounted(&wrong, &fragments);
+    assert!(found.len() >= 2, "{found:?}");
 }
 
 /// `make demo` prints these tables on a real Slurm; the pairs of GPU and NIC are those of the plan.
 #[test]
 fn the_readme_s_demo_has_the_nics_of_the_plan() {
-    let plan = tool(&["plan", "--machine", "dgx-h100", "--gpus-per-task", "1"]);
-    let nic_of = |gpu: &str| {
-        let row = plan
-            .lines()
-            .find(|line| line.starts_with(&format!("{gpu} ")))
-            .unwrap();
-        row.split_whitespace().nth(3).unwrap().to_string()
-    };
+    let plan = tool("plan --machine dgx-h100 --gpus-per-task 1");
+    let rows: Vec<Vec<&str>> = plan
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let nic_of = |gpu: &str| rows.iter().find(|row| row.first() == Some(&gpu)).unwrap()[3];
     let (mut placed, mut lists) = (0, 0);
     for line in quoted(&read("README.md"), "text") {
         let cells: Vec<&str> = line.split_whitespace().collect();
         if let [_, "n0", gpu, devices, ..] = cells[..]
             && devices != "-"
         {
-            assert_eq!(
-                devices.split(',').next(),
-                Some(nic_of(gpu).as_str()),
-                "{line}"
-            );
+            assert_eq!(devices.split(',').next(), Some(nic_of(gpu)), "{line}");
             placed += 1;
         }
         if let Some((_, list)) = line.split_once("NCCL_IB_HCA of 16 tasks: =") {

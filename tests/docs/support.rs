@@ -12,11 +12,8 @@ struct Row {
 }
 
 fn rows(table: &str) -> Vec<Row> {
-    let row = |line: &str| {
-        let fields: Vec<String> = line.split('\t').map(str::to_string).collect();
-        let [table, what, how, by] = fields
-            .try_into()
-            .unwrap_or_else(|_| panic!("support.tsv: {line}"));
+    let row = |fields: Vec<String>| {
+        let [table, what, how, by] = fields.try_into().expect("four fields");
         Row {
             table,
             what,
@@ -24,41 +21,40 @@ fn rows(table: &str) -> Vec<Row> {
             by,
         }
     };
-    let lines = read("tests/docs/support.tsv");
-    let rows = lines.lines().filter(|line| !line.starts_with('#')).map(row);
-    rows.filter(|row| {
-        table == "libraries" && !["system", "node"].contains(&&*row.table) || row.table == table
-    })
-    .collect()
+    let is_meant = |row: &Row| {
+        let is_library = !["system", "node"].contains(&&*row.table);
+        row.table == table || table == "libraries" && is_library
+    };
+    blocks::rows_of("tests/docs/support.tsv")
+        .into_iter()
+        .map(row)
+        .filter(is_meant)
+        .collect()
 }
 
 pub fn block(table: &str) -> String {
-    match table {
-        "machines" => machines(),
-        _ => {
-            let mut out = String::new();
-            for Row {
-                table: library,
-                what,
-                how,
-                by,
-            } in rows(table)
-            {
-                let what = if table == "libraries" {
-                    format!("{library} {what}")
-                } else {
-                    what
-                };
-                let by = match &*how {
-                    _ if by.is_empty() => by,
-                    "run" => format!(", `{by}`"),
-                    _ => format!(", {by}"),
-                };
-                out.push_str(&format!("- {what}: **{how}**{by}\n"));
-            }
-            out
-        }
+    if table == "machines" {
+        return machines();
     }
+    let line = |Row {
+                    table: library,
+                    what,
+                    how,
+                    by,
+                }: Row| {
+        let of = if table == "libraries" {
+            format!("{library} ")
+        } else {
+            String::new()
+        };
+        let by = match &*how {
+            _ if by.is_empty() => by,
+            "run" => format!(", `{by}`"),
+            _ => format!(", {by}"),
+        };
+        format!("- {of}{what}: **{how}**{by}\n")
+    };
+    rows(table).into_iter().map(line).collect()
 }
 
 /// The files of a folder and of those in it, as one text.
@@ -76,68 +72,59 @@ fn sources(folder: &str) -> String {
 }
 
 fn machines() -> String {
-    let slurms = ["end_to_end", "attack"]
-        .map(|folder| sources(&format!("tests/{folder}")))
-        .concat();
-    let named = |is_such: &dyn Fn(&str) -> bool| {
-        let names = MODELS.iter().map(|model| model.name);
-        let such: Vec<String> = names
-            .filter(|name| is_such(name))
-            .map(|name| format!("`{name}`"))
-            .collect();
-        such.join(", ")
-    };
+    let slurms = ["tests/end_to_end", "tests/attack"].map(sources).concat();
     let is_played = |name: &str| slurms.contains(&format!("\"{name}\""));
     let is_held = |name: &str| path(&format!("tests/machines/{name}")).exists();
-    let played = named(&is_played);
-    let others = named(&|name| is_held(name) && !is_played(name));
-    let neither = named(&|name| !is_held(name) && !is_played(name));
-    let rows = [
-        ("played in a real Slurm", played),
-        ("only its plans, held byte for byte", others),
-        ("neither", neither),
-    ];
-    let rows = rows.iter().filter(|(_, names)| !names.is_empty());
-    let rows: String = rows
-        .map(|(how, names)| format!("| {how} | {names} |\n"))
-        .collect();
-    format!("| run | built-in machines |\n|---|---|\n{rows}")
+    let row = |how: &str, is_such: &dyn Fn(&str) -> bool| {
+        let names = MODELS
+            .iter()
+            .map(|model| model.name)
+            .filter(|name| is_such(name));
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!("| {how} | {} |\n", names.join(", ")),
+        }
+    };
+    let played = row("played in a real Slurm", &is_played);
+    let others = row("only its plans, held byte for byte", &|name| {
+        is_held(name) && !is_played(name)
+    });
+    let neither = row("neither", &|name| !is_held(name) && !is_played(name));
+    format!("| run | built-in machines |\n|---|---|\n{played}{others}{neither}")
 }
 
 /// A table of what ran is worth what its tests are.
 #[test]
 fn what_is_called_run_names_a_test_that_is_there_and_every_library_has_a_row() {
     let tests = ["tests", "crates"].map(sources).concat();
+    let rules = read("tests/libraries/newest.sh");
     let mut run = 0;
     for row in ["system", "node", "libraries"]
         .iter()
         .flat_map(|table| rows(table))
     {
+        let of_test = format!("fn {}(", row.by);
         match &*row.how {
-            "run" => {
-                assert!(
-                    tests.contains(&format!("fn {}(", row.by)),
-                    "no test `{}`",
-                    row.by
-                );
-                run += 1;
-            }
+            "run" => assert!(
+                tests.contains(&of_test) || rules.contains(&format!("\n{}() {{", row.by)),
+                "no test `{}`",
+                row.by
+            ),
             "read" => assert!(!row.by.is_empty(), "{}: what was read?", row.what),
             other => assert_eq!(other, "not run", "{}", row.what),
         }
+        run += usize::from(row.how == "run");
     }
     assert!(run >= 10, "{run}");
     let libraries: BTreeSet<String> = rows("libraries").into_iter().map(|row| row.table).collect();
     for line in sources("crates/core/src/libraries").lines() {
-        let Some(name) = line
+        let name = line
             .strip_prefix("    name: \"")
-            .and_then(|rest| rest.strip_suffix("\","))
-        else {
-            continue;
-        };
+            .and_then(|rest| rest.strip_suffix("\","));
         assert!(
-            libraries.contains(name),
-            "no row of `{name}` in support.tsv"
+            name.is_none_or(|name| libraries.contains(name)),
+            "support.tsv: {line}"
         );
     }
 }

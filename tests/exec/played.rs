@@ -1,7 +1,7 @@
-//! A node that is played, and what processes on it tell of themselves.
+//! A node that is played, and the tasks that report on it.
 
 use crate::harness;
-use std::collections::BTreeMap;
+pub use crate::task::{Task, all, each};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,39 +9,29 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// Variables that a report shows.
-const VARIABLES: [&str; 6] = [
-    "UCX_NET_DEVICES",
-    "NCCL_IB_HCA",
-    "NVSHMEM_HCA_LIST",
-    "NIC_PLACEMENT",
-    "OMP_NUM_THREADS",
-    "REPORTED_RANK",
-];
+const VARIABLES: &str =
+    "UCX_NET_DEVICES NCCL_IB_HCA NVSHMEM_HCA_LIST NIC_PLACEMENT OMP_NUM_THREADS REPORTED_RANK";
+
+/// The node's CPUs, and those of each socket.
+pub const ALL: &str = "0-223";
+pub const NEAR: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
 
 /// A DGX H100 with its CPUs.
 pub struct Node {
     folder: PathBuf,
 }
 
-/// What a process told of itself.
-pub struct Report(BTreeMap<String, String>);
+/// The RDMA ports of each one's list for UCX.
+pub fn nics(tasks: &[Task]) -> Vec<String> {
+    tasks.iter().map(|task| task.ucx().join(",")).collect()
+}
 
-impl Report {
-    pub fn of(&self, name: &str) -> &str {
-        self.0.get(name).map_or("-", String::as_str)
-    }
+pub fn cpus(tasks: &[Task]) -> Vec<&str> {
+    tasks.iter().map(|task| task.word("cpus")).collect()
+}
 
-    /// The RDMA ports of UCX's list, which may have network interfaces besides; `-` where it has none.
-    pub fn ports(&self) -> &str {
-        let list = self.of("UCX_NET_DEVICES");
-        list.find(",eth")
-            .or(list.find(",lo"))
-            .map_or(list, |end| &list[..end])
-    }
-
-    pub fn rank(&self) -> usize {
-        self.of("REPORTED_RANK").parse().unwrap()
-    }
+pub fn rank(task: &Task) -> usize {
+    task.word("REPORTED_RANK").parse().expect("a number")
 }
 
 /// The node, made once; `None`, and why, where it cannot be played.
@@ -62,24 +52,21 @@ fn make() -> Result<Node, String> {
     harness::c_compiler().ok_or("no C compiler")?;
     let folder = harness::private_folder("exec-node");
     let slurm = |name: &str| harness::manifest_path(&format!("tests/slurm/{name}"));
-    let (so, report) = (folder.join("fakecpu.so"), folder.join("report"));
     let state = format!("-DSTATE=\"{}\"", folder.join("cpus").display());
+    let so = folder.join("fakecpu.so");
     let flags = ["-O1", "-shared", "-fPIC", &state, "-o"].map(OsStr::new);
-    let of_shim = harness::compile(
-        flags.into_iter().chain([so.as_os_str()]),
-        &slurm("fakecpu.c"),
-        ["-ldl", "-pthread"],
-    );
-    assert!(of_shim.status.success(), "{}", harness::stderr(&of_shim));
-    let built = Command::new("cc")
-        .args(["-O1", "-o"])
-        .arg(&report)
+    let flags = flags.into_iter().chain([so.as_os_str()]);
+    let shim = harness::compile(flags, &slurm("fakecpu.c"), ["-ldl", "-pthread"]);
+    assert!(shim.status.success(), "{}", harness::stderr(&shim));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-o"])
+        .arg(folder.join("report"))
         .arg(slurm("report.c"))
-        .arg(&so)
-        .status();
-    assert!(built.is_ok_and(|status| status.success()), "report.c");
+        .arg(&so);
+    assert!(cc.status().is_ok_and(|status| status.success()), "report.c");
     let tree = harness::own_dgx_h100("exec-tree");
-    let prepared = Command::new(slurm("machine.sh"))
+    let mut prepare = Command::new(slurm("machine.sh"));
+    let prepared = prepare
         .arg("prepare")
         .arg(tree)
         .arg(folder.join("node"))
@@ -97,11 +84,25 @@ fn make() -> Result<Node, String> {
 impl Node {
     /// The words that report a process; its number is in `$REPORTED_RANK`.
     pub fn report(&self) -> String {
-        format!(
-            "{} {}",
-            self.folder.join("report").display(),
-            VARIABLES.join(" ")
-        )
+        format!("{} {VARIABLES}", self.folder.join("report").display())
+    }
+
+    /// A shell's line that starts `exec` as each of `size` processes of a launcher, one after another.
+    ///
+    /// `before` stands before `exec`, with the number in `$LOCAL_RANK`; the shell is the launcher.
+    pub fn launched(&self, size: usize, before: &str, words: &str) -> String {
+        let (last, report) = (size - 1, self.report());
+        // a subshell for each, so that the launcher itself has none of their variables
+        let variables = format!("LOCAL_RANK=$n LOCAL_WORLD_SIZE={size} REPORTED_RANK=$n");
+        let exec = format!("{before} exec nic-placement exec {words} -- {report}");
+        format!("for n in $(seq 0 {last}); do (export {variables}; {exec}) || exit; done")
+    }
+
+    /// One process, whose variables and words these are.
+    pub fn one(&self, variables: &str, words: &str) -> Task {
+        let exec = format!("nic-placement exec {words} -- {}", self.report());
+        self.reports(&[], &format!("REPORTED_RANK=0 {variables} {exec}"))
+            .remove(0)
     }
 
     /// Runs a line of a shell's on the node, with these variables and nothing of this process's but `PATH` and `HOME`; the
@@ -111,10 +112,8 @@ impl Node {
             .parent()
             .unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
-        let line = format!(
-            "export LD_PRELOAD={}; {line}",
-            self.folder.join("fakecpu.so").display()
-        );
+        let shim = self.folder.join("fakecpu.so");
+        let line = format!("export LD_PRELOAD={}; {line}", shim.display());
         let mut command = Command::new("unshare");
         command
             .arg("--mount")
@@ -126,31 +125,24 @@ impl Node {
         command
             .env_clear()
             .env("PATH", format!("{}:{path}", tool.display()));
-        command
-            .envs(std::env::var_os("HOME").map(|home| ("HOME", home)))
-            .envs(variables.iter().copied());
-        command.stdin(Stdio::null()).output().expect("util-linux")
+        command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
+        command.envs(variables.iter().copied()).stdin(Stdio::null());
+        command.output().expect("util-linux")
+    }
+
+    /// The stderr of such a line.
+    pub fn said(&self, variables: &[(&str, &str)], line: &str) -> String {
+        harness::stderr(&self.run(variables, line))
     }
 
     /// Runs such a line, and reads the reports of its processes, by their numbers.
-    pub fn reports(&self, variables: &[(&str, &str)], line: &str) -> Vec<Report> {
+    #[track_caller]
+    pub fn reports(&self, variables: &[(&str, &str)], line: &str) -> Vec<Task> {
         let output = self.run(variables, line);
-        let text = String::from_utf8_lossy(&output.stdout);
-        let word = |word: &str| {
-            let (name, value) = word.split_once('=')?;
-            Some((name.to_string(), value.to_string()))
-        };
-        let lines = text.lines().filter(|line| line.contains("\tcpus="));
-        let mut reports: Vec<Report> = lines
-            .map(|line| Report(line.split('\t').filter_map(word).collect()))
-            .collect();
-        let said = harness::stderr(&output);
-        assert!(
-            output.status.success() && !reports.is_empty(),
-            "{line}: {}\n{text}\n{said}",
-            output.status
-        );
-        reports.sort_by_key(Report::rank);
-        reports
+        let mut tasks = Task::all_in(&String::from_utf8_lossy(&output.stdout));
+        let is_well = output.status.success() && !tasks.is_empty();
+        assert!(is_well, "{line}: {output:?}");
+        tasks.sort_by_key(rank);
+        tasks
     }
 }

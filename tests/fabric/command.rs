@@ -1,22 +1,13 @@
 //! `nic-placement fabric` on the texts of real programs.
 #![forbid(unsafe_code)]
 
+use super::answer::{Answer, tool};
 use super::made::{Made, NicPlace};
 use super::{folder, ibsim, lldpd};
 use std::path::Path;
-use std::process::Command;
 
-/// What the command prints, and its status.
-fn fabric(files: &[&Path]) -> (String, Option<i32>) {
-    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement"))
-        .arg("fabric")
-        .args(files)
-        .output()
-        .unwrap();
-    (
-        String::from_utf8(output.stdout).unwrap(),
-        output.status.code(),
-    )
+fn fabric(files: &[&Path]) -> Answer {
+    Answer::of(tool().arg("fabric").args(files))
 }
 
 /// The lines that begin with a word.
@@ -31,17 +22,14 @@ fn judged(name: &str, fabric: &Made, wrong: &[&str]) {
         return;
     }
     for text in ["ibnetdiscover.txt", "ibnetdiscover-f.txt"] {
-        let (printed, status) = self::fabric(&[&folder.join(text)]);
-        let found = lines(&printed, "wrong");
-        assert_eq!(found.len(), wrong.len(), "{name}: {text}: {printed}");
+        let answer = self::fabric(&[&folder.join(text)]);
+        let found = lines(&answer.out, "wrong");
+        assert_eq!(found.len(), wrong.len(), "{answer}");
         for (line, begins) in found.iter().zip(wrong) {
-            assert!(
-                line.starts_with(&format!("wrong  {begins}")),
-                "{name}: {text}: {printed}"
-            );
+            assert!(line.starts_with(&format!("wrong  {begins}")), "{answer}");
         }
-        assert_eq!(status, Some(i32::from(!wrong.is_empty())), "{name}: {text}");
-        assert!(lines(&printed, "note").is_empty(), "{printed}");
+        answer.ends(i32::from(!wrong.is_empty()));
+        assert!(lines(&answer.out, "note").is_empty(), "{answer}");
     }
 }
 
@@ -68,19 +56,16 @@ fn the_command_names_cables_that_are_exchanged_or_missing() {
 #[test]
 fn isolated_rails_are_recognised_by_a_file_for_each() {
     let fabric = Made::rail_optimised(4, 2, 4, 0);
-    let files =
-        ["command-rail-0", "command-rail-1"].map(|name| folder(name).join("ibnetdiscover.txt"));
-    for (rail, name) in ["command-rail-0", "command-rail-1"].iter().enumerate() {
-        if ibsim::play(&folder(name), &fabric.starting_at(rail)).is_none() {
+    let folders = ["command-rail-0", "command-rail-1"].map(folder);
+    for (rail, folder) in folders.iter().enumerate() {
+        if ibsim::play(folder, &fabric.starting_at(rail)).is_none() {
             return;
         }
     }
-    let (printed, status) = self::fabric(&[&files[0], &files[1]]);
-    assert_eq!(status, Some(0), "{printed}");
-    assert!(
-        lines(&printed, "write  `fabric=isolated-rails`").len() == 1,
-        "{printed}"
-    );
+    let files = folders.map(|folder| folder.join("ibnetdiscover.txt"));
+    let answer = self::fabric(&[&files[0], &files[1]]);
+    let advice = lines(&answer.ends(0).out, "write  `fabric=isolated-rails`");
+    assert_eq!(advice.len(), 1, "{answer}");
 }
 
 #[test]
@@ -89,12 +74,7 @@ fn what_lldpd_hears_makes_rails() {
     if lldpd::heard(&folder).is_none() {
         return;
     }
-    let (printed, status) = fabric(&[&folder.join("all.json0")]);
-    assert_eq!(status, Some(0), "{printed}");
-    assert!(
-        printed.starts_with(
-            "2 nodes, 4 cables to 2 switches: each NIC of a node on a switch of its own"
-        ),
-        "{printed}"
-    );
+    let answer = fabric(&[&folder.join("all.json0")]);
+    let begin = "2 nodes, 4 cables to 2 switches: each NIC";
+    assert!(answer.ends(0).out.starts_with(begin), "{answer}");
 }

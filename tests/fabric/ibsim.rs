@@ -1,6 +1,7 @@
 //! ibsim and the programs that ask it: each test has a simulator of its own, known by the name of its sockets.
 #![forbid(unsafe_code)]
 
+use super::answer::Answer;
 use super::made::Made;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,21 +27,17 @@ impl Drop for Ibsim {
 
 /// A program's path; Debian has some where only root looks.
 fn program(name: &str) -> Option<PathBuf> {
-    ["/usr/bin", "/usr/sbin"]
-        .map(|folder| Path::new(folder).join(name))
-        .into_iter()
-        .find(|path| path.exists())
+    let places = ["/usr/bin", "/usr/sbin"].map(|folder| Path::new(folder).join(name));
+    places.into_iter().find(|path| path.exists())
 }
 
 /// The library that stands between the programs and the kernel's umad devices.
 fn library() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib")
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path());
-    folders
-        .map(|folder| folder.join("umad2sim/libumad2sim.so"))
-        .find(|path| path.exists())
+    let mut folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    folders.find_map(|folder| {
+        let library = folder.path().join("umad2sim/libumad2sim.so");
+        library.exists().then_some(library)
+    })
 }
 
 /// Plays a fabric to all programs.  The answer: `(program with options, its text)`, which are in the folder too.
@@ -56,25 +53,16 @@ pub fn play(folder: &Path, fabric: &Made) -> Option<Vec<(String, String)>> {
     let net = folder.join("net");
     std::fs::write(&net, fabric.net()).unwrap();
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let socket = format!(
-        "nic-placement-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let socket = format!("nic-placement-{}-{number}", std::process::id());
     let (devices, ports) = fabric.sizes();
     let log = std::fs::File::create(folder.join("ibsim.log")).unwrap();
     let mut command = Command::new(ibsim);
-    command.args([
-        "-s",
-        "-n",
-        "-N",
-        &devices.to_string(),
-        "-S",
-        &devices.to_string(),
-        "-P",
-        &ports.to_string(),
-    ]);
-    command.arg(&net).env("IBSIM_SOCKNAME", &socket);
+    let sizes = format!("-s -n -N {devices} -S {devices} -P {ports}");
+    command
+        .args(sizes.split(' '))
+        .arg(&net)
+        .env("IBSIM_SOCKNAME", &socket);
     command
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
@@ -88,11 +76,8 @@ pub fn play(folder: &Path, fabric: &Made) -> Option<Vec<(String, String)>> {
     ibsim.wait();
     let texts = PROGRAMS.map(|line| {
         let text = ibsim.ask(line);
-        std::fs::write(
-            folder.join(line.replace(' ', "")).with_extension("txt"),
-            &text,
-        )
-        .unwrap();
+        let name = line.replace(' ', "");
+        std::fs::write(folder.join(name).with_extension("txt"), &text).unwrap();
         (line.to_string(), text)
     });
     Some(texts.into())
@@ -110,10 +95,7 @@ impl Ibsim {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("ibsim ended: {status}");
             }
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "ibsim made no socket in a minute"
-            );
+            assert!(begin.elapsed().as_secs() < 60, "ibsim makes no socket");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -122,16 +104,13 @@ impl Ibsim {
     fn ask(&self, line: &str) -> String {
         let mut words = line.split(' ');
         let mut command = Command::new(program(words.next().unwrap()).unwrap());
-        command
-            .args(words)
-            .env("LD_PRELOAD", &self.preloaded)
-            .env("IBSIM_SOCKNAME", &self.socket);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{line}: {}",
-            String::from_utf8_lossy(&output.stderr)
+        command.args(words).env("LD_PRELOAD", &self.preloaded);
+        let answer = Answer::of(
+            command
+                .env("IBSIM_SOCKNAME", &self.socket)
+                .stdin(Stdio::null()),
         );
-        String::from_utf8(output.stdout).unwrap()
+        answer.ends(0);
+        answer.out
     }
 }

@@ -1,6 +1,7 @@
 //! lldpd in network namespaces: two leaves and two nodes, linked as rails.
 #![forbid(unsafe_code)]
 
+use super::answer::{Answer, checkout};
 use std::path::Path;
 use std::process::Command;
 
@@ -16,45 +17,36 @@ pub const CABLES: [&str; 4] = [
 pub fn heard(folder: &Path) -> Option<Vec<(String, String)>> {
     for (program, package) in [("/usr/sbin/lldpd", "lldpd"), ("/usr/sbin/ip", "iproute2")] {
         if !Path::new(program).exists() {
-            println!("skipped: no `{program}`: Debian has it in `{package}`");
-            return None;
+            return skipped(&format!("no `{program}`: Debian has it in `{package}`"));
         }
     }
     // namespaces of links, mounts, names and processes: with the first process all others end
     let unshare = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
         command
-            .args(["-n", "-m", "-u", "-p", "-f", "--kill-child", "--mount-proc"])
+            .args("-n -m -u -p -f --kill-child --mount-proc".split(' '))
             .args(arguments);
-        command.output()
+        command
+            .output()
+            .map(|output| Answer::new("unshare", output))
     };
     match unshare(&["mount", "-t", "tmpfs", "tmpfs", "/run"]) {
-        Ok(probe) if probe.status.success() => {}
-        Ok(probe) => {
-            println!(
-                "skipped: no namespaces: {}",
-                String::from_utf8_lossy(&probe.stderr).trim_end()
-            );
-            return None;
-        }
-        Err(error) => {
-            println!("skipped: no `unshare`: {error}");
-            return None;
-        }
+        Ok(probe) if probe.status == Some(0) => {}
+        Ok(probe) => return skipped(&format!("no namespaces: {}", probe.err.trim_end())),
+        Err(error) => return skipped(&format!("no `unshare`: {error}")),
     }
-    let script = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/fabric/lldpd.sh");
-    let output = unshare(&["sh", script.to_str().unwrap(), folder.to_str().unwrap()]).unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let script = checkout("tests/fabric/lldpd.sh");
+    let words = ["sh", script.to_str().unwrap(), folder.to_str().unwrap()];
+    unshare(&words).unwrap().ends(0);
     let read = |node: &str| {
         let file = folder.join(node).with_extension("json");
-        (
-            file.to_str().unwrap().to_string(),
-            std::fs::read_to_string(file).unwrap(),
-        )
+        let text = std::fs::read_to_string(&file).unwrap();
+        (file.to_str().unwrap().to_string(), text)
     };
     Some(["node1", "node2"].map(read).into())
+}
+
+fn skipped<T>(why: &str) -> Option<T> {
+    println!("skipped: {why}");
+    None
 }

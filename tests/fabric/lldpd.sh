@@ -61,7 +61,7 @@ for node in node1 node2; do try hears $node; done
 for node in node1 node2; do
     lldpctl -u /run/$node.sock -f json0 > "$folder/$node.json"
     for form in json0 json; do
-        lldpctl -u /run/$node.sock -f $form >> "$folder/all.$form"
-        lldpcli -u /run/$node.sock -f $form show chassis >> "$folder/all.$form"
+        # as clush labels it
+        lldpctl -u /run/$node.sock -f $form | sed "s/^/$node: /" >> "$folder/all.$form"
     done
 done

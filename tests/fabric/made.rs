@@ -29,24 +29,19 @@ impl Made {
     /// NIC k of each node on leaf k of its pod; each leaf at each spine.  Without spines each rail is a subnet.
     pub fn rail_optimised(nodes: usize, rails: usize, nodes_of_pod: usize, spines: usize) -> Made {
         let leaf = |place: NicPlace| {
-            (
-                place.node / nodes_of_pod * rails + place.nic,
-                place.node % nodes_of_pod + 1,
-            )
+            let pod = place.node / nodes_of_pod;
+            (pod * rails + place.nic, place.node % nodes_of_pod + 1)
         };
-        let pods = nodes.div_ceil(nodes_of_pod);
-        let names = (0..pods)
-            .flat_map(|pod| (0..rails).map(move |rail| format!("leaf{}-{}", pod + 1, rail + 1)));
+        let name = |leaf: usize| format!("leaf{}-{}", leaf / rails + 1, leaf % rails + 1);
+        let names = (0..nodes.div_ceil(nodes_of_pod) * rails).map(name);
         Made::with_spines(names.collect(), nodes, rails, leaf, spines)
     }
 
     /// All NICs of a node on one leaf.
     pub fn fat_tree(nodes: usize, nics: usize, nodes_of_leaf: usize, spines: usize) -> Made {
         let leaf = |place: NicPlace| {
-            (
-                place.node / nodes_of_leaf,
-                place.node % nodes_of_leaf * nics + place.nic + 1,
-            )
+            let port = place.node % nodes_of_leaf * nics + place.nic + 1;
+            (place.node / nodes_of_leaf, port)
         };
         let names = (1..=nodes.div_ceil(nodes_of_leaf)).map(|leaf| format!("leaf{leaf}"));
         Made::with_spines(names.collect(), nodes, nics, leaf, spines)
@@ -61,18 +56,11 @@ impl Made {
     ) -> Made {
         let places = (0..nodes).flat_map(|node| (0..nics).map(move |nic| NicPlace { node, nic }));
         let nics: Vec<_> = places.map(|place| (place, Some(leaf(place)))).collect();
-        let below = nics
-            .iter()
-            .filter_map(|(_, to)| *to)
-            .map(|(_, port)| port)
-            .max()
-            .unwrap_or(0);
-        let trunk =
-            |at: usize, spine: usize| ((at, below + 1 + spine), (leaves.len() + spine, at + 1));
-        let trunks = (0..leaves.len())
-            .flat_map(|at| (0..spines).map(move |spine| (at, spine)))
-            .map(|(at, s)| trunk(at, s));
-        let trunks = trunks.collect();
+        let ports = nics.iter().filter_map(|(_, to)| Some(to.as_ref()?.1));
+        let below = ports.max().unwrap_or(0);
+        let pairs = (0..leaves.len()).flat_map(|at| (0..spines).map(move |spine| (at, spine)));
+        let trunk = |(at, spine)| ((at, below + 1 + spine), (leaves.len() + spine, at + 1));
+        let trunks = pairs.map(trunk).collect();
         let spines = (1..=spines).map(|spine| format!("spine{spine}"));
         Made {
             switches: leaves.iter().cloned().chain(spines).collect(),
@@ -97,10 +85,8 @@ impl Made {
 
     /// Takes a NIC's cable away.
     pub fn unplug(&mut self, place: NicPlace) {
-        self.nics
-            .iter_mut()
-            .filter(|(known, _)| *known == place)
-            .for_each(|(_, to)| *to = None);
+        let mut nics = self.nics.iter_mut();
+        nics.find(|(known, _)| *known == place).unwrap().1 = None;
     }
 
     /// The same fabric for programs at another switch.
@@ -115,12 +101,8 @@ impl Made {
     pub fn cables(&self) -> Vec<String> {
         let cables = self.nics.iter().filter_map(|(place, to)| {
             let (switch, port) = (*to)?;
-            Some(format!(
-                "node{} mlx5_{} -> {}:{port}",
-                place.node + 1,
-                place.nic,
-                self.switches[switch]
-            ))
+            let nic = format!("node{} mlx5_{}", place.node + 1, place.nic);
+            Some(format!("{nic} -> {}:{port}", self.switches[switch]))
         });
         let mut cables: Vec<String> = cables.collect();
         cables.sort();
@@ -139,17 +121,10 @@ impl Made {
 
     /// Switches with a cable.
     pub fn linked_switches(&self) -> usize {
-        let of_trunks = self
-            .trunks
-            .iter()
-            .flat_map(|((one, _), (other, _))| [*one, *other]);
-        let linked: BTreeSet<usize> = self
-            .nics
-            .iter()
-            .filter_map(|(_, to)| to.map(|(at, _)| at))
-            .chain(of_trunks)
-            .collect();
-        linked.len()
+        let trunks = self.trunks.iter();
+        let of_trunks = trunks.flat_map(|((one, _), (other, _))| [*one, *other]);
+        let of_nics = self.nics.iter().filter_map(|(_, to)| Some(to.as_ref()?.0));
+        of_nics.chain(of_trunks).collect::<BTreeSet<usize>>().len()
     }
 
     /// The file of ibsim, which is in the form of `ibnetdiscover`.  It takes LIDs, widths and speeds from the comments; Debian's
@@ -162,46 +137,37 @@ impl Made {
             let (guid, lid) = (0xa_0000_0000_u64 + 16 * nth as u64, 1000 + nth);
             let _ = writeln!(nics, "caguid={guid:#x}\nCa\t1 \"H-{nth}\"\t\t# \"{name}\"");
             if let Some((switch, port)) = *to {
-                ports[switch].push((
-                    port,
-                    format!("\"H-{nth}\"[1]\t\t# \"{name}\" lid {lid} 4xHDR"),
-                ));
-                let at = format!("\"{}\" lid {} 4xHDR", self.description(switch), switch + 1);
-                let _ = writeln!(
-                    nics,
-                    "[1]({:x}) \t\"S-{switch}\"[{port}]\t\t# lid {lid} lmc 0 {at}",
-                    guid + 1
-                );
+                let own = format!("\"H-{nth}\"[1]\t\t# \"{name}\" lid {lid} 4xHDR");
+                ports[switch].push((port, own));
+                let to = format!("\"{}\" lid {} 4xHDR", self.description(switch), switch + 1);
+                let head = format!("[1]({:x}) \t\"S-{switch}\"[{port}]", guid + 1);
+                let _ = writeln!(nics, "{head}\t\t# lid {lid} lmc 0 {to}");
             }
             nics.push('\n');
         }
-        for ((one, port), (other, far)) in &self.trunks {
-            for ((at, port), (to, far)) in
-                [((one, port), (other, far)), ((other, far), (one, port))]
-            {
-                let to_name = self.description(*to);
-                ports[*at].push((
-                    *port,
-                    format!("\"S-{to}\"[{far}]\t\t# \"{to_name}\" lid {} 4xHDR", to + 1),
-                ));
+        for (one, other) in &self.trunks {
+            for ((at, port), (to, far)) in [(one, other), (other, one)] {
+                let name = self.description(*to);
+                let line = format!("\"S-{to}\"[{far}]\t\t# \"{name}\" lid {} 4xHDR", to + 1);
+                ports[*at].push((*port, line));
             }
         }
         let mut net = String::new();
         // ibsim attaches programs to the first device of its file
-        let order = std::iter::once(self.start)
-            .chain((0..self.switches.len()).filter(|at| *at != self.start));
-        for at in order {
+        let others = (0..self.switches.len()).filter(|at| *at != self.start);
+        for at in std::iter::once(self.start).chain(others) {
             ports[at].sort();
             let most = ports[at].iter().map(|(port, _)| *port).max().unwrap_or(1);
             let (guid, name) = (0x90_0000 + 0x1000 * at, self.description(at));
+            let head = format!("switchguid={guid:#x}\nSwitch\t{most} \"S-{at}\"");
             let _ = writeln!(
                 net,
-                "switchguid={guid:#x}\nSwitch\t{most} \"S-{at}\"\t\t# \"{name}\" enhanced port 0 lid {} lmc 0",
+                "{head}\t\t# \"{name}\" enhanced port 0 lid {} lmc 0",
                 at + 1
             );
-            ports[at].iter().for_each(|(port, line)| {
+            for (port, line) in &ports[at] {
                 let _ = writeln!(net, "[{port}]\t{line}");
-            });
+            }
             net.push('\n');
         }
         net + &nics

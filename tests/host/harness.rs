@@ -4,8 +4,8 @@
 
 use nic_placement_cli::commands::snapshot;
 use nic_placement_formats::manifest;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::platform;
+use nic_placement_testing::synthesise::synthesise;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -53,20 +53,14 @@ pub fn host() -> Option<&'static Path> {
         let built = private_folder("spank_host").join("spank_host");
         let source = manifest_path("tests/host/spank_host.c");
         let output = compile(
-            [
-                "-O1".as_ref(),
-                "-rdynamic".as_ref(),
-                "-o".as_ref(),
-                built.as_os_str(),
-            ],
+            ["-O1", "-rdynamic", "-o"]
+                .map(OsStr::new)
+                .into_iter()
+                .chain([built.as_os_str()]),
             &source,
             ["-ldl"],
         );
-        assert!(
-            output.status.success(),
-            "spank_host.c does not compile:\n{}",
-            stderr(&output)
-        );
+        assert!(output.status.success(), "{}", stderr(&output));
         Some(built)
     })
     .as_deref()
@@ -80,23 +74,24 @@ pub fn dgx_h100() -> &'static Path {
 
 /// A built-in machine as such a directory, unpacked anew.
 pub fn unpacked(machine: &str) -> PathBuf {
-    let model = platform::model(machine).expect("it is built in");
-    laid_out(&manifest::text(&synthesise(&model)), machine)
+    machine_in(machine, machine)
 }
 
 /// A DGX H100 as such a directory that the caller may spoil, in a folder of this name.
 pub fn own_dgx_h100(name: &str) -> PathBuf {
-    let model = platform::model("dgx-h100").expect("it is built in");
-    laid_out(&manifest::text(&synthesise(&model)), name)
+    machine_in("dgx-h100", name)
+}
+
+fn machine_in(machine: &str, folder: &str) -> PathBuf {
+    let model = platform::model(machine).expect("it is built in");
+    laid_out(&manifest::text(&synthesise(&model)), folder)
 }
 
 /// A recorded machine of `tests/machines` as such a directory.
 pub fn recorded(machine: &str) -> PathBuf {
     let manifest = manifest_path(&format!("tests/machines/{machine}/node.machine"));
-    laid_out(
-        &fs::read_to_string(manifest).expect("it is recorded"),
-        machine,
-    )
+    let text = fs::read_to_string(manifest).expect("it is recorded");
+    laid_out(&text, machine)
 }
 
 /// A machine without IP interfaces, for steps that play no other: what is set must not depend on where the test runs.
@@ -110,9 +105,8 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
     let tree = private_folder(name);
     let write = |path: String, text: &str| {
         let path = tree.join(path);
-        fs::create_dir_all(path.parent().expect("a folder"))
-            .expect("the target folder can be written");
-        fs::write(path, text).expect("the target folder can be written");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("its folder");
+        fs::write(path, text).expect("its file");
     };
     let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
     write("proc/net/route".to_string(), &format!("{head}{routes}"));
@@ -126,7 +120,7 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
 fn laid_out(manifest: &str, name: &str) -> PathBuf {
     let tree = private_folder(name).join("tree");
     let manifest = manifest::parse(manifest).expect("a snapshot");
-    snapshot::lay_out(&manifest, &tree).expect("the target folder can be written");
+    snapshot::lay_out(&manifest, &tree).expect("its files");
     tree
 }
 
@@ -160,18 +154,12 @@ impl Step {
 
     /// On a machine with the IP interfaces of such a folder ([`network`]).
     pub fn network(self, tree: &Path) -> Step {
-        self.word(
-            "--network",
-            tree.to_str().expect("the target folder's path is text"),
-        )
+        self.word("--network", tree)
     }
 
     /// With the admin's files and the node's name of such a folder.
     pub fn site(self, tree: &Path) -> Step {
-        self.word(
-            "--site",
-            tree.to_str().expect("the target folder's path is text"),
-        )
+        self.word("--site", tree)
     }
 
     /// With another build of the plugin.
@@ -186,10 +174,24 @@ impl Step {
     }
 
     /// With the plugstack argument `sysfs=`.
-    pub fn sysfs(mut self, tree: &Path) -> Step {
-        let mut word = OsString::from("sysfs=");
-        word.push(tree);
-        self.words.extend(["--arg".into(), word]);
+    pub fn sysfs(self, tree: &Path) -> Step {
+        self.arg(&format!("sysfs={}", tree.display()))
+    }
+
+    /// With these words, none of which has a blank in it: `--gpu LIST` is a task that sees these, `--each N` one for each of N GPUs.
+    pub fn with(mut self, words: &str) -> Step {
+        let mut words = words.split(' ').filter(|word| !word.is_empty());
+        while let Some(name) = words.next() {
+            let mut value = || words.next().expect("a value");
+            self = match name {
+                "--option-bare" => self.bare_option(),
+                "--gpu" => self.task(&format!("CUDA_VISIBLE_DEVICES={}", value())),
+                "--each" => (0..value().parse().expect("a number")).fold(self, |step, gpu: u32| {
+                    step.task(&format!("CUDA_VISIBLE_DEVICES={gpu}"))
+                }),
+                _ => self.word(name, value()),
+            };
+        }
         self
     }
 
@@ -202,13 +204,6 @@ impl Step {
     pub fn bare_option(mut self) -> Step {
         self.words.push("--option-bare".into());
         self
-    }
-
-    /// In an allocation whose sbatch or salloc was given this option.
-    pub fn in_allocation_with(self, text: &str) -> Step {
-        let of_nodes = "_SLURM_SPANK_OPTION_nic_placement_nic_placement";
-        self.env(&format!("{of_nodes}={text}"))
-            .env(&format!("SLURM_SPANK_{of_nodes}={text}"))
     }
 
     /// With a variable that the user set.
@@ -235,9 +230,7 @@ impl Step {
 
     /// With a task for each of the eight GPUs.
     pub fn task_per_gpu(self) -> Step {
-        (0..8).fold(self, |step, gpu| {
-            step.task(&format!("CUDA_VISIBLE_DEVICES={gpu}"))
-        })
+        self.with("--each 8")
     }
 
     /// With any other option of `spank_host`.
@@ -254,38 +247,39 @@ impl Step {
         command
             .arg("--so")
             .arg(self.plugin_file.clone().unwrap_or_else(plugin));
-        command
-            .arg("--network")
-            .arg(no_network())
-            .arg("--site")
-            .arg(no_network())
-            .args(&self.words);
+        for name in ["--network", "--site"] {
+            command.arg(name).arg(no_network());
+        }
+        command.args(&self.words);
         command
     }
 
-    /// Plays it; `None` where there is no C compiler.  Whatever the step, the plugin must keep to Slurm's rules.
-    pub fn play(&self) -> Option<Played> {
-        let output = within(LIMIT, self.command(host()?));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    /// Plays it.  Whatever the step, the plugin must keep to Slurm's rules.
+    pub fn play(&self) -> Played {
+        let host = host().expect("rustc links by the same compiler");
+        let output = within(LIMIT, self.command(host));
         let played = Played {
             status: output.status.code(),
-            text,
+            words: format!("{:?} {:?}", self.words, self.daemon_env),
+            text: String::from_utf8_lossy(&output.stdout).into_owned(),
         };
-        assert_eq!(
-            stderr(&output),
-            "",
-            "the plugin or the fake Slurm wrote to stderr itself\n{played}"
-        );
-        assert!(
-            played.status.is_some(),
-            "the step died: {}\n{played}",
-            output.status
-        );
+        assert_eq!(stderr(&output), "", "on stderr itself\n{played}");
+        assert!(played.status.is_some(), "{}\n{played}", output.status);
         assert!(
             !played.text.contains(": host: "),
-            "the plugin broke a rule of Slurm's\n{played}"
+            "no rule of Slurm's\n{played}"
         );
-        Some(played)
+        played
+    }
+
+    /// Plays it with a task for each of the eight GPUs.
+    pub fn eight(self) -> Played {
+        self.task_per_gpu().play()
+    }
+
+    /// Plays it with one task, which has these GPUs.
+    pub fn gpu(self, list: &str) -> Played {
+        self.with(&format!("--gpu {list}")).play()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::tasks::nested_in;
 
-/// Slurm's names for the option that sbatch and salloc leave.
+/// Slurm's names for the option that sbatch and salloc leave, for commands and for nodes.
 const LEFT: [&str; 2] = [
     "SLURM_SPANK__SLURM_SPANK_OPTION_nic_placement_nic_placement",
     "_SLURM_SPANK_OPTION_nic_placement_nic_placement",
@@ -11,156 +11,91 @@ const LEFT: [&str; 2] = [
 /// What the variable was when sbatch or salloc was given the option.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
+/// In an allocation whose sbatch or salloc was given this option; `variable`: the user's, where it is set.
+fn inside(context: &str, given: &str, variable: Option<&str>) -> Step {
+    let step = LEFT.iter().fold(Step::in_context(context), |step, name| {
+        step.env(&format!("{name}={given}"))
+    });
+    match variable {
+        Some(value) => step.env(&format!("SLURM_NIC_PLACEMENT={value}")),
+        None => step,
+    }
+}
+
 // ---- the nearest word ----
 
 #[test]
 fn sruns_own_option_beats_the_variable_and_what_salloc_was_given() {
     for (own, others) in [("off", "closest"), ("closest", "off")] {
-        let step = Step::in_context("local")
-            .in_allocation_with(others)
-            .env(&format!("SLURM_NIC_PLACEMENT={others}"));
-        let played = play!(step.option(own));
-        played.assert_nothing_failed();
-        assert_eq!(
-            played.left(LEFT[1]),
-            Some(own),
-            "the node is told srun's own\n{played}"
-        );
+        let played = inside("local", others, Some(others)).option(own).play();
+        assert_eq!(played.ok().left(LEFT[1]), Some(own), "{played}");
     }
 }
 
 #[test]
 fn a_variable_that_is_set_inside_the_allocation_replaces_what_salloc_was_given() {
     for context in ["local", "allocator"] {
-        let step = Step::in_context(context)
-            .in_allocation_with("closest,verbose")
-            .env("SLURM_NIC_PLACEMENT=off");
-        let played = play!(step);
-        played.assert_nothing_failed();
-        assert_eq!(
-            LEFT.map(|name| played.left(name)),
-            [None; 2],
-            "nothing of it goes on\n{played}"
-        );
+        let played = inside(context, "closest,verbose", Some("off")).play();
+        let left = LEFT.map(|name| played.ok().left(name));
+        assert_eq!(left, [None; 2], "{played}");
         assert_eq!(played.left("SLURM_NIC_PLACEMENT"), Some("off"), "{played}");
+        // one that was there before does not
+        for (variable, left) in [("off", Some("closest")), ("rail", None)] {
+            let step = inside(context, "closest", Some(variable));
+            let played = step.env(&format!("{BEFORE}=off")).play();
+            assert_eq!(played.left(LEFT[1]), left, "{played}");
+        }
+    }
+    for variable in [None, Some(""), Some("closet"), Some("closest,off")] {
+        let played = inside("local", "numa", variable).play();
+        assert_eq!(played.ok().left(LEFT[1]), Some("numa"), "{played}");
     }
 }
 
 #[test]
-fn a_variable_that_was_there_before_salloc_was_given_the_option_does_not() {
-    let outer = play!(
-        Step::in_context("allocator")
-            .env("SLURM_NIC_PLACEMENT=off")
-            .option("closest")
-    );
-    assert_eq!(outer.left(BEFORE), Some("off"), "{outer}");
-    let inside = |context: &str, variable: &str| {
-        let step = Step::in_context(context)
-            .in_allocation_with("closest")
-            .env(&format!("{BEFORE}=off"));
-        step.env(&format!("SLURM_NIC_PLACEMENT={variable}"))
-    };
-    for context in ["local", "allocator"] {
-        let same = play!(inside(context, "off"));
-        assert_eq!(same.left(LEFT[1]), Some("closest"), "{same}");
-        let changed = play!(inside(context, "rail"));
-        assert_eq!(changed.left(LEFT[1]), None, "{changed}");
+fn what_the_variable_was_is_noted_by_who_leaves_an_allocation_and_forgotten_of_an_outer_one() {
+    let (rail, option) = ("--env SLURM_NIC_PLACEMENT=rail", "--option closest");
+    let before = format!("--env {BEFORE}=off {option}");
+    for (context, words, noted) in [
+        ("allocator", format!("{rail} {option}"), Some("rail")),
+        ("allocator", before.clone(), None),
+        ("allocator", format!("{before} {rail}"), Some("rail")),
+        ("allocator", rail.to_string(), None),
+        ("local", rail.to_string(), None),
+        // srun leaves no allocation
+        ("local", format!("{rail} {option}"), None),
+    ] {
+        let played = of(context, &words);
+        assert_eq!(played.left(BEFORE), noted, "{played}");
     }
-}
-
-#[test]
-fn a_job_that_is_submitted_from_an_allocation_forgets_what_was_before_that_one() {
-    let step = Step::in_context("allocator").env(&format!("{BEFORE}=off"));
-    let played = play!(step.clone().option("closest"));
-    assert_eq!(
-        played.left(BEFORE),
-        None,
-        "the variable is not set now\n{played}"
-    );
-    let played = play!(step.env("SLURM_NIC_PLACEMENT=rail").option("closest"));
-    assert_eq!(played.left(BEFORE), Some("rail"), "{played}");
-}
-
-#[test]
-fn an_empty_variable_and_one_that_nobody_understands_leave_what_salloc_was_given() {
-    for variable in ["", "closet", "closest,off"] {
-        let step = Step::in_context("local").in_allocation_with("numa");
-        let played = play!(step.env(&format!("SLURM_NIC_PLACEMENT={variable}")));
-        played.assert_nothing_failed();
-        assert_eq!(played.left(LEFT[1]), Some("numa"), "`{variable}`\n{played}");
-    }
-    let without = play!(Step::in_context("local").in_allocation_with("numa"));
-    assert_eq!(without.left(LEFT[1]), Some("numa"), "{without}");
-}
-
-#[test]
-fn without_an_option_nothing_is_noted_of_the_variable() {
-    for context in ["local", "allocator"] {
-        let played = play!(Step::in_context(context).env("SLURM_NIC_PLACEMENT=rail"));
-        assert_eq!(played.left(BEFORE), None, "{played}");
-    }
-    let of_srun = play!(
-        Step::in_context("local")
-            .env("SLURM_NIC_PLACEMENT=rail")
-            .option("off")
-    );
-    assert_eq!(
-        of_srun.left(BEFORE),
-        None,
-        "srun leaves no allocation\n{of_srun}"
-    );
 }
 
 // ---- values of ours in a job that a placed step submits ----
 
 #[test]
 fn a_batch_script_and_an_interactive_shell_lose_our_values_and_keep_the_users() {
-    let outer = play!(default_on().env("UCX_TLS=rc").task_per_gpu());
-    for step_id in ["0xfffffffb", "0xfffffffa"] {
-        let step = nested_in(&outer, 0, Step::on_dgx_h100()).word("--step-id", step_id);
-        let job = play!(step.clone().task(""));
-        job.assert_nothing_failed();
-        for variable in VARIABLES {
-            assert_eq!(job.env(0, variable), None, "{step_id}\n{job}");
-        }
-        assert_eq!(
-            job.env(0, "UCX_TLS").as_deref(),
-            Some("rc"),
-            "{step_id}\n{job}"
-        );
-        let own = play!(
-            step.env("UCX_NET_DEVICES=mlx5_9:1")
-                .option("closest")
-                .task("CUDA_VISIBLE_DEVICES=3")
-        );
-        own.assert_nothing_failed();
-        assert_eq!(
-            own.env(0, "UCX_NET_DEVICES").as_deref(),
-            Some("mlx5_9:1"),
-            "{step_id}\n{own}"
-        );
-        assert_eq!(own.env(0, "NCCL_IB_HCA"), None, "{step_id}\n{own}");
+    let outer = on("--env UCX_TLS=rc").eight();
+    let inside = |id: &str| nested_in(&outer, 0, dgx(&format!("--step-id {id}")));
+    for id in ["0xfffffffb", "0xfffffffa"] {
+        inside(id)
+            .task("")
+            .play()
+            .ok()
+            .lacks(0, &VARIABLES)
+            .has(0, "UCX_TLS", "rc");
+        let own = inside(id)
+            .with("--env UCX_NET_DEVICES=mlx5_9:1 --option closest")
+            .gpu("3");
+        own.ok()
+            .has(0, "UCX_NET_DEVICES", "mlx5_9:1")
+            .lacks(0, &["NCCL_IB_HCA"]);
     }
-}
-
-#[test]
-fn a_job_that_was_asked_for_a_dry_run_keeps_even_our_values() {
-    let outer = play!(default_on().task_per_gpu());
-    for say in [
-        |step: Step| step.option("dry-run"),
-        |step: Step| step.env("SLURM_NIC_PLACEMENT=dry-run"),
-    ] {
-        let step = nested_in(&outer, 0, Step::on_dgx_h100()).word("--step-id", "0xfffffffb");
-        play!(say(step).task("")).assert_untouched();
+    // a dry run keeps even ours, and so do the steps that adopt foreign processes
+    for word in ["--option dry-run", "--env SLURM_NIC_PLACEMENT=dry-run"] {
+        inside("0xfffffffb").with(word).task("").play().untouched();
     }
-}
-
-#[test]
-fn the_step_that_adopts_foreign_processes_is_left_alone() {
-    let outer = play!(default_on().task_per_gpu());
-    for step_id in ["0xfffffffc", "0xfffffffd", "0xfffffff1"] {
-        let step = nested_in(&outer, 0, Step::on_dgx_h100()).word("--step-id", step_id);
-        play!(step.task("")).assert_untouched();
+    for id in ["0xfffffffc", "0xfffffffd", "0xfffffff1"] {
+        inside(id).task("").play().untouched();
     }
 }
 
@@ -176,38 +111,25 @@ fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
         "v1 set:UCX_NET_DEVICES=mlx5_0:1",
         "v1  policy=x",
     ] {
-        let step = |option: &str| {
-            let step = Step::on_dgx_h100()
-                .option(option)
-                .env(&format!("NIC_PLACEMENT={own}"));
-            step.env("NCCL_IB_HCA=mine").task_per_gpu()
+        let step = |words: &str| {
+            dgx(words)
+                .env(&format!("NIC_PLACEMENT={own}"))
+                .env("NCCL_IB_HCA=mine")
         };
-        let placed = play!(step("closest,verbose"));
-        placed.assert_nearest_nics();
+        let placed = step("--option closest,verbose").eight();
+        placed.near();
         for task in 0..8 {
-            assert_eq!(
-                placed.env(task, "NIC_PLACEMENT").as_deref(),
-                Some(own),
-                "task {task}\n{placed}"
-            );
+            placed.has(task, "NIC_PLACEMENT", own);
         }
         let shown = placed.shown_to_the_user();
-        let lines = |words: &str| {
-            shown
-                .iter()
-                .filter(|line| line.text.contains(words))
-                .count()
-        };
-        assert_eq!(
-            (
-                lines(" set UCX_NET_DEVICES "),
-                lines("nothing is published")
-            ),
-            (8, 8),
-            "`{own}`\n{placed}"
-        );
-        play!(step("off")).assert_untouched();
-        play!(step("closest").word("--step-id", "0xfffffffb")).assert_untouched();
+        for words in [" set UCX_NET_DEVICES ", "nothing is published"] {
+            let lines = shown.iter().filter(|line| line.has(&[words]));
+            assert_eq!(lines.count(), 8, "{placed}");
+        }
+        step("--option off").eight().untouched();
+        step("--option closest --step-id 0xfffffffb")
+            .eight()
+            .untouched();
     }
 }
 
@@ -216,38 +138,33 @@ fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
 #[test]
 fn a_way_of_binding_that_srun_is_not_told_of_is_no_choice_of_the_users() {
     const WORD: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
+    let mask = "--env SLURM_CPU_BIND_TYPE=mask_cpu: --env SLURM_CPU_BIND_LIST=0x3";
     for (set, told) in [
         ("SLURM_JOB_ID=7", Some("unnamed")),
         ("SLURM_CPU_BIND=", Some("unnamed")),
         ("SLURM_CPU_BIND=quiet,mask_cpu:0x3", Some("chosen")),
         ("SLURM_CPU_BIND=verbose", None),
     ] {
-        let inside = Step::in_context("local").env("SLURM_CPU_BIND_TYPE=mask_cpu:");
-        let played = play!(inside.env("SLURM_CPU_BIND_LIST=0x3").env(set));
-        assert_eq!(played.left(WORD), told, "{set}\n{played}");
+        let played = of("local", &format!("{mask} --env {set}"));
+        assert_eq!(played.left(WORD), told, "{played}");
+        // it is not ours
         assert_eq!(
             played.left("SLURM_CPU_BIND_TYPE"),
             Some("mask_cpu:"),
-            "it is not ours\n{played}"
+            "{played}"
         );
     }
     for (word, moves) in [("chosen", false), ("unnamed", true)] {
-        let step = Step::on_dgx_h100()
-            .arg("trust-topology")
-            .option("closest")
-            .env("SLURM_CPUS_PER_TASK=4");
-        let step = step
-            .word("--played-cpus", "0-223")
-            .env("SLURM_CPU_BIND_TYPE=mask_cpu:");
-        let step = step
-            .env("SLURM_CPU_BIND_LIST=0x3")
-            .env(&format!("{WORD}={word}"));
-        let placed =
-            play!(step.task("CUDA_VISIBLE_DEVICES=0 -SLURM_CPU_BIND_TYPE -SLURM_CPU_BIND_LIST"));
+        let step = dgx(
+            "--arg trust-topology --option closest --env SLURM_CPUS_PER_TASK=4 --played-cpus 0-223",
+        );
+        let step = step.with(mask).with(&format!("--env {WORD}={word}"));
+        let unset = "CUDA_VISIBLE_DEVICES=0 -SLURM_CPU_BIND_TYPE -SLURM_CPU_BIND_LIST";
+        let placed = step.task(unset).play();
         assert_eq!(
             placed.cpus(0).as_deref() != Some("0-223"),
             moves,
-            "{word}\n{placed}"
+            "{placed}"
         );
     }
 }

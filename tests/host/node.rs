@@ -42,11 +42,8 @@ impl Node {
         }
         (0..8).for_each(|gpu| fs::write(place(&format!("dev/nvidia{gpu}")), "").unwrap());
         fs::create_dir_all(place("proc/net")).unwrap();
-        fs::write(
-            place("proc/net/route"),
-            "Iface\tDestination\tGateway\tFlags\n",
-        )
-        .unwrap();
+        let head = "Iface\tDestination\tGateway\tFlags\n";
+        fs::write(place("proc/net/route"), head).unwrap();
         let node = Node {
             file: tree.parent().unwrap().join("node.cache"),
             tree,
@@ -64,12 +61,9 @@ impl Node {
     }
 
     pub fn step(&self) -> Step {
-        let step = Step::in_context("remote")
-            .arg("default=closest,bind=none")
-            .task_per_gpu();
+        let step = Step::in_context("remote").with("--arg default=closest,bind=none --each 8");
         let step = step.arg(&format!("node-file={}", self.file.display()));
-        step.word("--root", self.tree.to_str().unwrap())
-            .word("--tell-files", "1")
+        step.word("--root", &self.tree).with("--tell-files 1")
     }
 
     /// Takes the ports from the tree: a step that looks for their state finds none, and no NIC that may be chosen.
@@ -80,20 +74,24 @@ impl Node {
         self
     }
 
+    /// A port that went down since the map was written.
+    pub fn lose_port(&self, nic: &str) {
+        let port = format!("sys/class/infiniband/{nic}/ports/1/state");
+        fs::write(self.tree.join(port), "1: DOWN\n").unwrap();
+        self.refresh(uptime());
+    }
+
     /// Changes what the file says.
     pub fn edit(&self, change: impl Fn(&mut NodeFile)) {
-        let mut node =
-            cache::from_bytes(&fs::read(&self.file).unwrap(), Provenance::ThisSystem).unwrap();
+        let bytes = fs::read(&self.file).unwrap();
+        let mut node = cache::from_bytes(&bytes, Provenance::ThisSystem).unwrap();
         change(&mut node);
         fs::write(&self.file, node_file::to_bytes(&node)).unwrap();
     }
 
     /// Makes it another version's.
     pub fn age_version(&self) {
-        fs::write(
-            &self.file,
-            "nic-placement node file 99.0.0-1\nwhat that version says",
-        )
-        .unwrap();
+        let text = "nic-placement node file 99.0.0-1\nits words";
+        fs::write(&self.file, text).unwrap();
     }
 }

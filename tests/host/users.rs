@@ -5,62 +5,21 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 /// All variables of a step that are read before slurmstepd has become the user.
-const READ_AS_ROOT: [&str; 18] = [
-    "SLURM_NIC_PLACEMENT",
-    "SLURM_NIC_PLACEMENT_BEFORE",
-    "SLURM_NIC_PLACEMENT_TOLD",
-    "SLURM_NIC_PLACEMENT_OFF",
-    "SLURM_NIC_PLACEMENT_CPU_BIND",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_ID",
-    "SLURM_HET_SIZE",
-    "SLURM_JOB_ID_HET_GROUP_0",
-    "SLURM_JOB_ID_HET_GROUP_1",
-    "SLURM_CPU_BIND_TYPE",
-    "SLURM_MEM_BIND_TYPE",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_THREADS_PER_CORE",
-    "SLURM_NTASKS_PER_CORE",
-    "SLURM_NTASKS_PER_SOCKET",
-    "SLURM_STEP_GPUS",
-    "SLURMD_NODENAME",
-];
+const READ_AS_ROOT: &str = "SLURM_NIC_PLACEMENT,SLURM_NIC_PLACEMENT_BEFORE,SLURM_NIC_PLACEMENT_TOLD,SLURM_NIC_PLACEMENT_OFF,\
+    SLURM_NIC_PLACEMENT_CPU_BIND,SLURM_JOB_PARTITION,SLURM_JOB_ID,SLURM_HET_SIZE,SLURM_JOB_ID_HET_GROUP_0,\
+    SLURM_JOB_ID_HET_GROUP_1,SLURM_CPU_BIND_TYPE,SLURM_MEM_BIND_TYPE,SLURM_CPUS_PER_TASK,SLURM_THREADS_PER_CORE,\
+    SLURM_NTASKS_PER_CORE,SLURM_NTASKS_PER_SOCKET,SLURM_STEP_GPUS,SLURMD_NODENAME";
 
-/// Variables that name a file or a folder to a library, or look as if they did.
-const PATHS: [&str; 9] = [
-    "HOME",
-    "NCCL_CONF_FILE",
-    "NCCL_TOPO_FILE",
-    "UCX_CONFIG_DIR",
-    "NVSHMEM_CONF_FILE",
-    "MC_CUSTOM_TOPO_FILE",
-    "XDG_CONFIG_HOME",
-    "TMPDIR",
-    "PWD",
-];
+/// Variables that name a file, or else a folder, to a library, or look as if they did.
+const FILES: &str = "NCCL_CONF_FILE,NCCL_TOPO_FILE,NVSHMEM_CONF_FILE";
+const FOLDERS: &str = "HOME,UCX_CONFIG_DIR,MC_CUSTOM_TOPO_FILE,XDG_CONFIG_HOME,TMPDIR,PWD";
 
 const BEFORE_THE_TASKS: [&str; 4] = ["load", "init", "option", "init_post_opt"];
 
 fn harmful() -> Vec<OsString> {
-    let mut values: Vec<OsString> = [
-        "",
-        ",",
-        "-1",
-        "0",
-        "99999999999999999999",
-        "0x,0x,0x",
-        "0-4294967295",
-        "/etc/shadow",
-        "../../../etc/shadow",
-        "topology=/etc/shadow",
-        "closest,topology=/etc/shadow",
-        "%s%n%p",
-        "none\n[2026-01-01T00:00:00.000] error: FORGED",
-        "0:closest;1:closest;0:",
-        "=,=,=:;;::",
-    ]
-    .map(OsString::from)
-    .into();
+    let texts = "|,|-1|0|99999999999999999999|0x,0x,0x|0-4294967295|/etc/shadow|../../../etc/shadow|topology=/etc/shadow|\
+        closest,topology=/etc/shadow|%s%n%p|none\n[2026-01-01T00:00:00.000] error: FORGED|0:closest;1:closest;0:|=,=,=:;;::";
+    let mut values: Vec<OsString> = texts.split('|').map(OsString::from).collect();
     values.push(OsString::from_vec(b"\xff\xfe\x80".to_vec()));
     // as large as one word of a command line may be: the kernel's MAX_ARG_STRLEN
     values.push(OsString::from("1,".repeat(65_000)));
@@ -71,41 +30,34 @@ fn harmful() -> Vec<OsString> {
 fn with(step: Step, name: &str, value: &OsString) -> Step {
     let mut assignment = OsString::from(format!("{name}="));
     assignment.push(value);
-    // what follows the name must leave room for it within the kernel's limit
+    // the name must leave room for the value within the kernel's limit
     let cut: Vec<u8> = assignment.into_vec().into_iter().take(131_000).collect();
     step.word("--env", OsString::from_vec(cut))
 }
 
-/// The files that were opened during these hooks.
-fn opened(played: &Played, hooks: &[&str]) -> Vec<String> {
-    let events = hooks.iter().flat_map(|hook| played.events(hook));
-    events
-        .filter_map(|event| event.strip_prefix("opened ").map(str::to_string))
+fn opened_before_the_tasks(played: &Played) -> Vec<&str> {
+    BEFORE_THE_TASKS
+        .iter()
+        .flat_map(|hook| played.opened(hook))
         .collect()
 }
 
 #[test]
 fn no_value_that_root_reads_of_a_user_ends_a_hook_opens_a_file_or_changes_a_nic() {
-    let quiet = play!(default_on().word("--tell-files", "2").task_per_gpu());
-    let usual = opened(&quiet, &BEFORE_THE_TASKS);
+    let quiet = on("--tell-files 2").eight();
+    let usual = opened_before_the_tasks(&quiet);
     assert!(!usual.is_empty(), "files are told\n{quiet}");
-    for name in READ_AS_ROOT {
+    for name in READ_AS_ROOT.split(',') {
         for value in harmful() {
-            let step = with(default_on().word("--tell-files", "2"), name, &value);
-            let played = play!(
-                step.task("CUDA_VISIBLE_DEVICES=0")
-                    .task("CUDA_VISIBLE_DEVICES=1")
-            );
+            let played = with(on("--tell-files 2 --gpu 0 --gpu 1"), name, &value).play();
             match name {
                 // it may say `off`
-                "SLURM_NIC_PLACEMENT" => played.assert_nothing_failed(),
-                _ => played.assert_nearest_nics(),
-            }
-            let new: Vec<_> = opened(&played, &BEFORE_THE_TASKS)
-                .into_iter()
-                .filter(|path| !usual.contains(path))
-                .collect();
-            assert_eq!(new, [""; 0], "{name}={value:?}\n{played}");
+                "SLURM_NIC_PLACEMENT" => played.ok(),
+                _ => played.near(),
+            };
+            let mut new = opened_before_the_tasks(&played);
+            new.retain(|path| !usual.contains(path));
+            assert_eq!(new, [""; 0], "{played}");
         }
     }
 }
@@ -120,82 +72,42 @@ fn no_file_that_a_user_names_is_opened_before_the_task_is_the_users() {
         "closest,verbose,env=default+mooncake+openmpi",
         "observe",
     ] {
-        let step = PATHS
-            .iter()
-            .fold(Step::on_dgx_h100().option(words), |step, name| {
-                let file =
-                    if ["NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NVSHMEM_CONF_FILE"].contains(name) {
-                        "/.nccl.conf"
-                    } else {
-                        ""
-                    };
-                step.env(&format!("{name}={place}{file}"))
-            });
-        let played = play!(
-            step.word("--tell-files", "2")
-                .task("CUDA_VISIBLE_DEVICES=0")
-        );
-        played.assert_nothing_failed();
-        let of_user = |hooks: &[&str]| {
-            opened(&played, hooks)
-                .iter()
-                .filter(|path| path.starts_with(place))
-                .count()
+        let step = dgx(&format!("--tell-files 2 --option {words}"));
+        let named = |list: &'static str, file| {
+            list.split(',')
+                .map(move |name| format!("{name}={place}{file}"))
         };
-        assert_eq!(of_user(&BEFORE_THE_TASKS), 0, "{words}\n{played}");
-        assert_eq!(
-            of_user(&["task 0"]) > 0,
-            words != "observe",
-            "the task asks them\n{played}"
+        let step = named(FILES, "/.nccl.conf")
+            .chain(named(FOLDERS, ""))
+            .fold(step, |step, each| step.env(&each));
+        let played = step.gpu("0");
+        let is_users = |path: &&str| path.starts_with(place);
+        assert!(
+            !opened_before_the_tasks(played.ok()).iter().any(is_users),
+            "{played}"
         );
-    }
-}
-
-#[test]
-fn a_count_of_tasks_that_no_node_has_costs_nobody_the_job() {
-    for count in ["4294967295", "1000000", "0"] {
-        let step = default_on()
-            .option("closest,verbose,bind=core")
-            .word("--local-tasks", count);
-        let played = play!(
-            step.word("--nnodes", "4000000000")
-                .task("CUDA_VISIBLE_DEVICES=0")
-        );
-        played.assert_nothing_failed();
+        let asked = played.opened("task 0").iter().any(is_users);
+        assert_eq!(asked, words != "observe", "{played}");
     }
 }
 
 #[test]
 fn verbose_names_the_users_values_that_stand_and_the_command_that_judges_them_once_for_the_node() {
-    let step = |words: &str, variables: &[&str]| {
-        let step = variables
-            .iter()
-            .fold(Step::on_dgx_h100().option(words), |step, one| step.env(one));
-        step.task("CUDA_VISIBLE_DEVICES=0")
-            .task("CUDA_VISIBLE_DEVICES=1")
-    };
-    let said = |played: &Played| -> Vec<String> {
+    let own = "--env UCX_NET_DEVICES=mlx5_1:1 --env NCCL_IB_HCA=mlx5_1";
+    let none_of_ours = "--env NCCL_P2P_DISABLE=1";
+    let command = "UCX_NET_DEVICES NCCL_IB_HCA: `nic-placement check --only variable`";
+    for (words, times) in [
+        (format!("verbose {own} {none_of_ours}"), 1),
+        (format!("verbose {none_of_ours}"), 0),
+        (format!("closest {own} {none_of_ours}"), 0),
+    ] {
+        let played = dgx(&format!("--option {words} --gpu 0 --gpu 1")).play();
         let shown = played.shown_to_the_user();
-        shown
+        let judged: Vec<_> = shown
             .iter()
-            .map(|line| line.text.clone())
-            .filter(|line| line.contains("judges it"))
-            .collect()
-    };
-    let own = [
-        "UCX_NET_DEVICES=mlx5_1:1",
-        "NCCL_IB_HCA=mlx5_1",
-        "NCCL_P2P_DISABLE=1",
-    ];
-    let found = said(&play!(step("verbose", &own)));
-    assert_eq!(found.len(), 1, "{found:?}");
-    let line = "the user's own UCX_NET_DEVICES NCCL_IB_HCA: `nic-placement check --only variable` in the program's place \
-                judges it";
-    assert!(found[0].ends_with(line), "{found:?}");
-    assert_eq!(
-        said(&play!(step("verbose", &own[2..]))),
-        [""; 0],
-        "nothing stands in place of ours"
-    );
-    assert_eq!(said(&play!(step("closest", &own))), [""; 0]);
+            .filter(|line| line.has(&["judges it"]))
+            .collect();
+        assert_eq!(judged.len(), times, "{played}");
+        assert!(judged.iter().all(|line| line.has(&[command])), "{played}");
+    }
 }

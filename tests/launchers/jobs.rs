@@ -1,9 +1,10 @@
 //! The launchers, and how a job of two nodes uses each.
 
-use crate::bed::{Bed, Ran};
 use crate::judge::Nics;
-use crate::site::launchers;
+use crate::slurm::bed::{Bed, Ran};
+use crate::slurm::site::launchers;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// On each of the two nodes.
 pub const RANKS: usize = 8;
@@ -40,102 +41,89 @@ pub struct Way {
 const FIRST: &str =
     "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
 /// Now and then Open MPI 5's mpirun waits for its daemons after all ranks have ended and reported, without the plugin too.
-const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 15 ";
-const OPEN_MPI: (&str, &str) = ("openmpi-5.0.11", "mpirun");
+const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 45 ";
+/// A launcher that places and binds no rank itself.
+const fn launcher(
+    name: &'static str,
+    release: &'static str,
+    program: (&'static str, &'static str),
+) -> Job {
+    Job {
+        name,
+        release,
+        program,
+        shown: "",
+        command: "",
+        option: Nics::None,
+        told: false,
+        binds: false,
+    }
+}
+const OPEN_MPI: Job = launcher("Open MPI", "5.0.11", ("openmpi-5.0.11", "mpirun"));
+const HYDRA: Job = Job {
+    told: true,
+    command: "PROGRAM -ppn 8 -n 16 RANK",
+    ..launcher("MPICH", "5.0.2", ("mpich-5.0.2", "mpiexec"))
+};
+const INTEL: Job = Job {
+    told: true,
+    ..launcher("Intel MPI", "2021.19", ("impi-rt-2021.19.0", "mpiexec"))
+};
 
 pub const JOBS: &[Job] = &[
     Job {
-        name: "Open MPI",
-        release: "5.0.11",
         shown: "`mpirun`",
-        program: OPEN_MPI,
         command: "WITHIN FIRST PROGRAM --allow-run-as-root -N 8 RANK",
-        option: Nics::None,
-        told: false,
         binds: true,
+        ..OPEN_MPI
     },
     Job {
-        name: "Open MPI",
-        release: "5.0.11",
         shown: "`mpirun --bind-to none`",
-        program: OPEN_MPI,
         command: "WITHIN FIRST PROGRAM --allow-run-as-root --bind-to none -N 8 RANK",
-        option: Nics::None,
-        told: false,
-        binds: false,
+        ..OPEN_MPI
     },
     Job {
-        name: "Open MPI",
-        release: "5.0.11",
         shown: "`salloc mpirun --bind-to none`, outside of the job's nodes",
-        program: OPEN_MPI,
         command: "WITHIN PROGRAM --allow-run-as-root --bind-to none -N 8 RANK",
         option: Nics::All,
-        told: false,
-        binds: false,
+        ..OPEN_MPI
     },
     Job {
-        name: "MPICH",
-        release: "5.0.2",
         shown: "`mpiexec`",
-        program: ("mpich-5.0.2", "mpiexec"),
-        command: "PROGRAM -ppn 8 -n 16 RANK",
-        option: Nics::None,
-        told: true,
-        binds: false,
+        ..HYDRA
     },
     Job {
-        name: "Intel MPI",
-        release: "2021.19",
         shown: "`mpiexec`",
-        program: ("impi-rt-2021.19.0", "mpiexec"),
-        command: "PROGRAM -ppn 8 -n 16 RANK",
-        option: Nics::None,
-        told: true,
+        command: HYDRA.command,
         binds: true,
+        ..INTEL
     },
     Job {
-        name: "Intel MPI",
-        release: "2021.19",
         shown: "`mpiexec -genv I_MPI_PIN 0`",
-        program: ("impi-rt-2021.19.0", "mpiexec"),
         command: "PROGRAM -genv I_MPI_PIN 0 -ppn 8 -n 16 RANK",
-        option: Nics::None,
-        told: true,
-        binds: false,
+        ..INTEL
     },
     Job {
-        name: "PyTorch",
-        release: "1.13",
         shown: "`srun torchrun`",
-        program: ("", "torchrun"),
         command: "srun -n2 --ntasks-per-node=1 -c112 sh -c 'exec PROGRAM --nnodes=2 --node_rank=$SLURM_PROCID \
                   --master_addr=127.0.0.1 --master_port=19877 --no_python \
                   --nproc_per_node=8 --redirects 2 --tee 2 RANK'",
         option: Nics::All,
-        told: false,
-        binds: false,
+        ..launcher("PyTorch", "1.13", ("", "torchrun"))
     },
     Job {
-        name: "Ray",
-        release: "2.60.0",
         shown: "actors, which the [module](#a-training-script) places",
-        program: ("ray-2.60.0", "python3"),
         command: "export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=disabled HOME=/tmp; \
                   srun -n2 --ntasks-per-node=1 -c112 PROGRAM -B ACTORS RANK",
         option: Nics::Node,
-        told: false,
-        binds: false,
+        ..launcher("Ray", "2.60.0", ("ray-2.60.0", "python3"))
     },
     Job {
-        name: "Slurm",
-        release: "22.05",
         shown: "`srun --mpi=pmi2`",
-        program: ("", "srun"),
         command: "PROGRAM --mpi=pmi2 --ntasks-per-node=8 -c14 --gpus-per-task=1 RANK",
         option: Nics::Own,
-        told: false,
         binds: true,
+        ..launcher("Slurm", "22.05", ("", "srun"))
     },
 ];
 
@@ -151,6 +139,36 @@ impl Job {
             _ => launchers().join(wheel),
         };
         folder.join("bin").join(command)
+    }
+
+    /// A program of MPI's for the wheel's ranks, or none: it adds their numbers, then runs that of its words.
+    fn sum(&self, bed: &Bed) -> String {
+        let (wheel, _) = self.program;
+        let (own, mpich) = (launchers().join(wheel), launchers().join("mpich-5.0.2"));
+        // one interface of binaries, and of Intel MPI's wheel there is no mpi.h and no libfabric
+        let include = if wheel == OPEN_MPI.program.0 {
+            &own
+        } else {
+            &mpich
+        };
+        if !["Open MPI", "MPICH", "Intel MPI"].contains(&self.name) {
+            return String::new();
+        }
+        let program = bed.dir.join(format!("sum-{wheel}"));
+        let libraries =
+            [own.join("lib"), mpich.join("lib/mpich")].map(|at| at.display().to_string());
+        let built = Command::new("cc")
+            .args(["-Wall", "-Werror", "tests/launchers/sum.c", "-o"])
+            .args([&program, &PathBuf::from("-I"), &include.join("include")])
+            .arg(format!("-L{}", libraries[0]))
+            .args([
+                "-lmpi",
+                &format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.join(":")),
+            ])
+            .current_dir(&bed.site.repository)
+            .status();
+        assert!(built.is_ok_and(|status| status.success()), "sum.c");
+        format!("{} ", program.display())
     }
 
     /// The program that is not there.
@@ -186,34 +204,26 @@ impl Job {
         };
         let program = self.program(bed);
         let root = program.ancestors().nth(2).expect("a folder").display();
+        let program = format!("env I_MPI_ROOT={root} {}", program.display());
+        let sum = self.sum(bed);
+        let rank =
+            format!("{before}{sum}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK");
         let command = self
             .command
             .replace("WITHIN ", WITHIN)
-            .replace("FIRST ", FIRST)
-            .replace("ACTORS", &format!("{repository}/tests/launchers/actors.py"))
-            .replace(
-                "PROGRAM",
-                &format!("env I_MPI_ROOT={root} {}", program.display()),
-            )
-            .replace(
-                "RANK",
-                &format!("{before}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK"),
-            );
+            .replace("FIRST ", FIRST);
+        let command = command.replace("ACTORS", &format!("{repository}/tests/launchers/actors.py"));
+        let command = command.replace("PROGRAM", &program).replace("RANK", &rank);
         let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         bed.file("hosts", &format!("{hosts}127.0.0.1 n0 n1\n"));
-        let shim = bed.dir.join("bin/fakecpu.so");
-        bed.file(
-            "launch",
-            &format!(
-                "#!/bin/bash\nexport LD_PRELOAD={} PYTHONPATH={repository}/python \
-                 NIC_PLACEMENT_CORE={folder}/libnic_placement_capi.so\n{command}\necho ended: $?\n",
-                shim.display()
-            ),
-        );
+        let shim = bed.dir.join("bin/fakecpu.so").display().to_string();
+        // Intel MPI's shared memory asks CPUID for the caches of a rank's CPU, which is not the played one
+        let variables = "I_MPI_FABRICS=ofi";
+        let variables = format!("LD_PRELOAD={shim} {variables} PYTHONPATH={repository}/python");
+        let library = format!("NIC_PLACEMENT_CORE={folder}/libnic_placement_capi.so");
+        let script = format!("export {variables} {library}\n{command}\necho ended: $?\n");
         let flag = if option { "--nic-placement" } else { "" };
-        bed.run(&format!(
-            "job=$(sbatch --parsable -N2 --ntasks-per-node=8 -c14 --gres=gpu:8 --output=launch.out {flag} launch) || exit
-             while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat launch.out"
-        ))
+        let options = format!("-N2 --ntasks-per-node=8 -c14 --gres=gpu:8 {flag}");
+        bed.run(&bed.submit(&options, &format!("#!/bin/bash\n{script}")))
     }
 }

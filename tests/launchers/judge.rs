@@ -1,9 +1,9 @@
 //! The ranks of a job, and all that is wrong with them.
 
-use crate::bed::Ran;
 use crate::jobs::{RANKS, Way};
-use crate::machines::{cpus_near, numa_node_of, ucx_of, ucx_of_all};
-use crate::report::{Task, numbers};
+use crate::slurm::bed::Ran;
+use crate::slurm::machines::{cpus_near, numa_node_of, ucx_of, ucx_of_all};
+use crate::slurm::task::{Task, numbers};
 
 /// The NICs of a rank's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

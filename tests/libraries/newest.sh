@@ -218,6 +218,21 @@ NIXL_gives_UCX_a_list_and_rails_of_its_own() {
     has "$(find "$files" -name libplugin_UCX.so | head -n 1)" NET_DEVICES MAX_RMA_RAILS RNDV_THRESH MAX_HCA_PER_GPU
 }
 
+# nixl LIST: an agent with UCX's backend, without the numpy and torch that its Python asks for
+nixl() {
+    UCX_NET_DEVICES=$1 UCX_LOG_LEVEL=warn timeout 60 python3 - "$files" << 'END'
+import sys, unittest.mock
+sys.path.insert(0, sys.argv[1])
+sys.modules.update(numpy=unittest.mock.MagicMock(), torch=unittest.mock.MagicMock())
+from nixl_cu12._api import nixl_agent, nixl_agent_config
+print("started", *nixl_agent("one", nixl_agent_config(backends=["UCX"])).backends)
+END
+}
+
+NIXL_fails_where_no_name_of_a_list_is_here_and_starts_with_lo_behind_it() {
+    said NIXL_ERR_BACKEND nixl mlx5_99:1 && said '^started UCX$' nixl mlx5_99:1,lo
+}
+
 # --- launchers: what a rank prints of itself
 
 cpus=$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))')

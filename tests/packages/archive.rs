@@ -1,5 +1,6 @@
 //! The source archive, which needs no build.
 
+use super::Answer;
 use super::release::{assert_same, clones, made};
 use std::fs;
 use std::process::Command;
@@ -12,11 +13,8 @@ fn a_commit_gives_the_same_archive_in_another_folder_under_another_umask() {
     };
     let one = thread::scope(|scope| {
         let one = scope.spawn(|| made(&first, "umask 022; packaging/dist.sh", &[("TZ", "UTC")]));
-        let other = made(
-            &second,
-            "umask 077; packaging/dist.sh",
-            &[("TZ", "Pacific/Auckland")],
-        );
+        let elsewhere = [("TZ", "Pacific/Auckland")];
+        let other = made(&second, "umask 077; packaging/dist.sh", &elsewhere);
         let one = one.join().expect("the first archive");
         assert_same(&one, &other);
         one
@@ -29,17 +27,8 @@ fn a_commit_gives_the_same_archive_in_another_folder_under_another_umask() {
     let line = format!(
         "tar -xOf target/dist/{name}.tar.xz {name}/packaging/date; git log -1 --format=%ct"
     );
-    let dates = Command::new("sh")
-        .args(["-c", &line])
-        .current_dir(&first)
-        .output()
-        .unwrap()
-        .stdout;
-    let dates = String::from_utf8(dates).unwrap();
-    let dates: Vec<&str> = dates.lines().collect();
-    assert!(
-        dates.len() == 2 && dates[0] == dates[1] && dates[0].parse::<u64>().is_ok(),
-        "{dates:?}"
-    );
+    let dates = Answer::of(Command::new("sh").args(["-c", &line]).current_dir(&first)).out;
+    let dates: Vec<u64> = dates.lines().map(|date| date.parse().unwrap()).collect();
+    assert!(dates.len() == 2 && dates[0] == dates[1], "{dates:?}");
     fs::remove_dir_all(first.parent().unwrap()).unwrap();
 }

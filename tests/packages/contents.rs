@@ -30,31 +30,19 @@ pub fn unpacked(of: &str) -> PathBuf {
     let count = || run("find", &[&into, "!", "-type", "d"]).lines().count();
     for name in files_of(of) {
         let file = package(&name).display().to_string();
-        let listed = if name.ends_with(".deb") {
-            run("dpkg-deb", &["-x", &file, &into]);
-            run(
-                "sh",
-                &["-c", &format!("dpkg-deb -c '{file}' | grep -c '^[^d]'")],
-            )
-            .trim()
-            .parse()
-            .unwrap()
-        } else {
-            run(
-                "sh",
-                &[
-                    "-c",
-                    &format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)"),
-                ],
-            );
-            run(
-                "sh",
-                &["-c", &format!("rpm -qplv '{file}' | grep -c '^[^d]'")],
-            )
-            .trim()
-            .parse::<usize>()
-            .unwrap()
+        let (unpack, list) = match name.ends_with(".deb") {
+            true => (
+                format!("dpkg-deb -x '{file}' '{into}'"),
+                format!("dpkg-deb -c '{file}'"),
+            ),
+            false => (
+                format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)"),
+                format!("rpm -qplv '{file}'"),
+            ),
         };
+        run("sh", &["-c", &unpack]);
+        let listed = run("sh", &["-c", &format!("{list} | grep -c '^[^d]'")]);
+        let listed: usize = listed.trim().parse().unwrap();
         files += listed;
         assert_eq!(count(), files, "{name} has a file of another package");
     }
@@ -73,44 +61,26 @@ pub fn the_packages_of_a_build_hold_what_is_listed() {
     let listed = fs::read_to_string(path("packaging/contents.txt")).unwrap();
     for (name, libraries) in BUILDS {
         let folder = unpacked(name);
-        let found = run(
-            "find",
-            &[
-                &folder.display().to_string(),
-                "!",
-                "-type",
-                "d",
-                "-printf",
-                "/%P\n",
-            ],
-        );
+        let folder = folder.display().to_string();
+        let found = run("find", &[&folder, "!", "-type", "d", "-printf", "/%P\n"]);
         // man pages are packed; each package has its licences and, for Debian, its own folder
-        let is_own = |line: &str| {
-            ["/changelog.Debian.gz", "/built-with"]
-                .iter()
-                .any(|end| line.ends_with(end))
-                || [
-                    "/usr/share/licenses/",
-                    "/usr/share/doc/slurm-spank-",
-                    "/usr/share/doc/lib",
-                ]
-                .iter()
-                .any(|begin| line.starts_with(begin))
+        let ends = ["/changelog.Debian.gz", "/built-with"];
+        let begins = [
+            "/usr/share/licenses/",
+            "/usr/share/doc/slurm-spank-",
+            "/usr/share/doc/lib",
+        ];
+        let is_own = |line: &&str| {
+            ends.iter().any(|end| line.ends_with(end))
+                || begins.iter().any(|begin| line.starts_with(begin))
         };
+        let found = found.lines().filter(|line| !is_own(line));
         let found: BTreeSet<String> = found
-            .lines()
-            .filter(|line| !is_own(line))
             .map(|line| line.trim_end_matches(".gz").to_string())
             .collect();
-        let wanted: BTreeSet<String> = listed
-            .lines()
-            .map(|line| {
-                line.split(' ')
-                    .next()
-                    .unwrap()
-                    .replace("/usr/lib/x86_64-linux-gnu", libraries)
-            })
-            .collect();
+        let wanted = listed.lines().filter_map(|line| line.split(' ').next());
+        let wanted = wanted.map(|file| file.replace("/usr/lib/x86_64-linux-gnu", libraries));
+        let wanted: BTreeSet<String> = wanted.collect();
         assert_eq!(found, wanted, "{name}");
     }
 }
@@ -119,24 +89,19 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
     for (name, libraries) in BUILDS {
         let folder = unpacked(name);
         let core = format!("{libraries}/libnic_placement_core.so.0");
-        for file in [
-            "/usr/lib/nic-placement/libnic_placement.so",
-            &core,
-            "/usr/bin/nic-placement",
-        ] {
+        let plugin = "/usr/lib/nic-placement/libnic_placement.so";
+        for file in [plugin, &core, "/usr/bin/nic-placement"] {
             let file = format!("{}{file}", folder.display());
             let said = run("readelf", &["-W", "-d", "-V", &file]);
-            let newest = said
-                .split("Name: GLIBC_")
-                .skip(1)
-                .filter_map(|rest| rest.split_whitespace().next())
-                .map(|version| {
-                    version
-                        .split('.')
-                        .map(|number| number.parse().unwrap_or(0))
-                        .collect::<Vec<u32>>()
-                })
-                .max();
+            let versions = said.split("Name: GLIBC_").skip(1);
+            let versions = versions.filter_map(|rest| rest.split_whitespace().next());
+            let numbers = |version: &str| {
+                version
+                    .split('.')
+                    .map(|number| number.parse().unwrap_or(0))
+                    .collect()
+            };
+            let newest: Option<Vec<u32>> = versions.map(numbers).max();
             assert!(
                 newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]),
                 "{file}: {newest:?}"
@@ -149,10 +114,8 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
             }
         }
     }
-    for name in ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"]
-        .into_iter()
-        .flat_map(files_of)
-    {
+    let debs = ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"];
+    for name in debs.into_iter().flat_map(files_of) {
         let depends = run(
             "dpkg-deb",
             &["-f", &package(&name).display().to_string(), "Depends"],
@@ -164,23 +127,18 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
         );
     }
     for name in files_of("-1.0.0-1.x86_64.rpm") {
-        let required = run(
-            "rpm",
-            &["-qp", "--requires", &package(&name).display().to_string()],
-        );
-        assert!(
-            name.contains("-devel-") || required.contains("libc.so.6(GLIBC_2.28)(64bit)"),
-            "{required}"
-        );
-        assert!(
-            !required.to_lowercase().contains("slurm") && !required.contains("gcc_s"),
-            "{required}"
-        );
-        let licences = run("rpm", &["-qpL", &package(&name).display().to_string()]);
-        assert!(
-            licences.contains("/LICENSE-APACHE\n") && licences.contains("/LICENSE-MIT\n"),
-            "{licences}"
-        );
+        let file = package(&name).display().to_string();
+        let required = run("rpm", &["-qp", "--requires", &file]);
+        let has_libc = required.contains("libc.so.6(GLIBC_2.28)(64bit)");
+        assert!(name.contains("-devel-") || has_libc, "{required}");
+        let other = ["slurm", "gcc_s"]
+            .iter()
+            .find(|other| required.to_lowercase().contains(*other));
+        assert_eq!(other, None, "{required}");
+        let licences = run("rpm", &["-qpL", &file]);
+        for licence in ["/LICENSE-APACHE\n", "/LICENSE-MIT\n"] {
+            assert!(licences.contains(licence), "{licences}");
+        }
     }
 }
 
@@ -195,35 +153,23 @@ pub fn the_same_input_gives_the_same_package() {
             command
                 .args([kind, "x86_64", "1.0.0", "1"])
                 .env("NICP_BUILT", &built);
-            command
-                .env("MAINTAINER", "Nobody <nobody@example.org>")
-                .env("HOMEPAGE", "https://example.org");
+            command.env("MAINTAINER", "Nobody <nobody@example.org>");
+            command.env("HOMEPAGE", "https://example.org");
             // the tests' own make would hand down its words
-            let output = command
-                .env_remove("MAKEFLAGS")
-                .env_remove("MAKELEVEL")
-                .output()
-                .unwrap();
+            let command = command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+            let output = command.output().unwrap();
             assert!(output.status.success(), "{}", text(&output));
-            files_of(of)
-                .iter()
-                .map(|name| fs::read(package(name)).unwrap())
-                .collect::<Vec<_>>()
+            files_of(of).map(|name| fs::read(package(&name)).unwrap())
         };
         assert!(make() == make(), "{of}");
     }
 }
 
 pub fn lintian_finds_no_error() {
-    let Ok(output) = Command::new("lintian")
-        .args(["--fail-on", "error", "--allow-root"])
-        .args(
-            files_of("_1.0.0-1_amd64.deb")
-                .iter()
-                .map(|name| package(name)),
-        )
-        .output()
-    else {
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--fail-on", "error", "--allow-root"]);
+    let packages = files_of("_1.0.0-1_amd64.deb").map(|name| package(&name));
+    let Ok(output) = lintian.args(packages).output() else {
         return println!("      skipped: there is no `lintian`");
     };
     assert!(output.status.success(), "{}", text(&output));
@@ -279,32 +225,28 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         fi
         "#;
     let files = ["-1.0.0-1.x86_64.rpm", "-1.0.0-2.x86_64.rpm"].map(|of| {
-        let files = files_of(of)
-            .into_iter()
-            .take(2)
-            .map(|name| package(&name).display().to_string());
+        let files = files_of(of).into_iter().take(2);
+        let files = files.map(|name| package(&name).display().to_string());
         files.collect::<Vec<_>>().join(" ")
     });
     for name in ["bookworm", "trixie"] {
-        let output = Command::new("unshare")
-            .args([
-                "--mount",
-                "--propagation",
-                "private",
-                "bash",
-                "-c",
-                script,
-                "rpm",
-            ])
+        let mut unshare = Command::new("unshare");
+        unshare.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "bash",
+            "-c",
+            script,
+            "rpm",
+        ]);
+        let output = unshare
             .arg(Root::folder(name))
             .args(&files)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{name}: {}", text(&output));
-        assert!(
-            text(&output).contains("nic-placement-1.0.0-2.x86_64\n"),
-            "{}",
-            text(&output)
-        );
+        let said = text(&output);
+        let is_newer = said.contains("nic-placement-1.0.0-2.x86_64\n");
+        assert!(output.status.success() && is_newer, "{name}: {said}");
     }
 }

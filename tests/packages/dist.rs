@@ -11,16 +11,10 @@ pub fn two_folders_give_the_same_release_on_two_days() {
         "make --silent dist MAINTAINER='Nobody <nobody@example.org>' HOMEPAGE=https://example.org";
     let tools = super::path("target/portable/tools").display().to_string();
     let one = made(&first, dist, &[("NICP_TOOLS", &tools)]);
-    assert!(
-        one.keys().filter(|name| name.ends_with(".deb")).count() == 4,
-        "{:?}",
-        one.keys()
-    );
-    assert!(
-        one.keys().filter(|name| name.ends_with(".rpm")).count() == 4,
-        "{:?}",
-        one.keys()
-    );
+    for kind in [".deb", ".rpm"] {
+        let count = one.keys().filter(|name| name.ends_with(kind)).count();
+        assert_eq!(count, 4, "{:?}", one.keys());
+    }
     // another home of cargo too; its crates are not fetched again.  rustc's allocator hangs under faketime: it writes no date
     let line = format!(
         "set -e; mkdir home programs
@@ -33,13 +27,7 @@ pub fn two_folders_give_the_same_release_on_two_days() {
          exec faketime -f +100d {dist}"
     );
     let home = std::env::var("CARGO_HOME").unwrap_or_default();
-    assert_same(
-        &one,
-        &made(
-            &second,
-            &line,
-            &[("NICP_TOOLS", &tools), ("OLD_HOME", &home)],
-        ),
-    );
+    let elsewhere = [("NICP_TOOLS", &*tools), ("OLD_HOME", &home)];
+    assert_same(&one, &made(&second, &line, &elsewhere));
     fs::remove_dir_all(first.parent().unwrap()).unwrap();
 }

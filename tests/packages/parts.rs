@@ -1,6 +1,6 @@
 //! What is linked into each file that is installed, as CycloneDX: made from cargo's own tree of dependencies.
 
-use super::{is_as_made, path, read};
+use super::{Answer, is_as_made, path, read};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -32,17 +32,10 @@ impl Part {
 }
 
 fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO"))
-        .args(arguments)
-        .current_dir(path(""))
-        .output()
-        .expect("cargo");
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("text")
+    let mut cargo = Command::new(env!("CARGO"));
+    let answer = Answer::of(cargo.args(arguments).current_dir(path("")));
+    answer.ends(0);
+    answer.out
 }
 
 /// The parts of a package and which part uses which, by `cargo tree -e normal`.
@@ -68,12 +61,13 @@ pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, 
             .to_string();
         let is_macro = crate_.contains("(proc-macro)");
         let compiling = is_macro || way.last().is_some_and(|(_, compiling)| *compiling);
+        let (own, licence) = (crate_.contains("(/"), licence.replace('/', " OR "));
         let part = Part {
-            own: crate_.contains("(/"),
-            licence: licence.replace('/', " OR "),
             name,
             version,
+            licence,
             compiling,
+            own,
         };
         let purl = part.purl();
         if let Some((user, _)) = way.last() {
@@ -81,10 +75,8 @@ pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, 
         }
         way.push((purl.clone(), compiling));
         // what is linked in anywhere counts as linked in
-        parts
-            .entry(purl)
-            .and_modify(|known| known.compiling &= compiling)
-            .or_insert(part);
+        let known = parts.entry(purl).or_insert(part);
+        known.compiling &= compiling;
     }
     (parts.into_values().collect(), uses)
 }
@@ -92,19 +84,17 @@ pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, 
 /// The sha256 of each crate, by Cargo.lock.
 fn checksums() -> BTreeMap<String, String> {
     let field = |block: &str, name: &str| {
-        let line = block
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("{name} = \"")));
+        let begin = format!("{name} = \"");
+        let line = block.lines().find_map(|line| line.strip_prefix(&begin));
         line.map(|rest| rest.trim_end_matches('"').to_string())
     };
     let lock = read("Cargo.lock");
     let of = |block: &str| {
-        let purl = format!(
-            "pkg:cargo/{}@{}",
-            field(block, "name")?,
-            field(block, "version")?
-        );
-        Some((purl, field(block, "checksum")?))
+        let (name, version) = (field(block, "name")?, field(block, "version")?);
+        Some((
+            format!("pkg:cargo/{name}@{version}"),
+            field(block, "checksum")?,
+        ))
     };
     lock.split("[[package]]").filter_map(of).collect()
 }
@@ -143,22 +133,15 @@ fn bill(file: &str, package: &str, kind: &str) -> String {
         }
         component
     };
-    let components = parts
-        .iter()
-        .filter(|part| *part != root)
-        .map(component)
-        .chain(added());
+    let others = parts.iter().filter(|part| *part != root);
+    let components = others.map(component).chain(added());
     let dependency = |part: &Part| {
         let purl = part.purl();
-        let used = uses
-            .iter()
-            .filter(|(user, _)| *user == purl)
-            .map(|(_, used)| used.as_str());
-        let used: Vec<&str> = if part == root {
-            used.chain(["rust-std", "libunwind"]).collect()
-        } else {
-            used.collect()
-        };
+        let used = uses.iter().filter(|(user, _)| *user == purl);
+        let added = ["rust-std", "libunwind"]
+            .into_iter()
+            .filter(|_| part == root);
+        let used: Vec<&str> = used.map(|(_, used)| used.as_str()).chain(added).collect();
         json!({"ref": purl, "dependsOn": used})
     };
     let bill = json!({
@@ -178,10 +161,8 @@ fn bill(file: &str, package: &str, kind: &str) -> String {
 #[test]
 fn the_bill_of_each_file_names_every_crate_that_cargo_links_in() {
     for (file, package, kind) in FILES {
-        is_as_made(
-            &format!("packaging/sbom/{file}.cdx.json"),
-            &bill(file, package, kind),
-        );
+        let made = bill(file, package, kind);
+        is_as_made(&format!("packaging/sbom/{file}.cdx.json"), &made);
     }
 }
 
@@ -189,50 +170,41 @@ fn the_bill_of_each_file_names_every_crate_that_cargo_links_in() {
 #[test]
 fn a_bill_has_the_lines_of_cargos_tree_and_no_other() {
     for (file, package, _) in FILES {
-        let bill: Value =
-            serde_json::from_str(&read(&format!("packaging/sbom/{file}.cdx.json"))).expect("JSON");
-        let listed: BTreeSet<String> = bill["components"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter_map(|component| {
-                Some(format!(
-                    "{} v{}",
-                    component["name"].as_str()?,
-                    component["version"].as_str()?
-                ))
-            })
-            .collect();
-        let tree = cargo(&[
-            "tree", "--locked", "-e", "normal", "-p", package, "--prefix", "none", "--format",
-            "{p}",
-        ]);
+        let bill = read(&format!("packaging/sbom/{file}.cdx.json"));
+        let bill: Value = serde_json::from_str(&bill).expect("JSON");
+        let components = bill["components"].as_array().expect("a list");
+        let named = |part: &Value| {
+            Some(format!(
+                "{} v{}",
+                part["name"].as_str()?,
+                part["version"].as_str()?
+            ))
+        };
+        let listed: BTreeSet<String> = components.iter().filter_map(named).collect();
+        let words = format!("tree --locked -e normal -p {package} --prefix none --format {{p}}");
+        let tree = cargo(&words.split(' ').collect::<Vec<_>>());
         let line = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let own = format!("{package} v");
         let wanted: BTreeSet<String> = tree
             .lines()
             .map(line)
-            .filter(|line| !line.starts_with(&format!("{package} v")))
+            .filter(|line| !line.starts_with(&own))
             .collect();
         assert_eq!(listed, wanted, "{file}");
-        let linked = |name: &str| {
-            bill["components"]
-                .as_array()
-                .expect("a list")
+        let linked = ["libc", "serde_json", "syn", "serde_derive"].map(|name| {
+            components
                 .iter()
-                .any(|component| component["name"] == name && component["scope"] == "required")
-        };
-        assert!(
-            linked("libc") && linked("serde_json") && !linked("syn") && !linked("serde_derive"),
-            "{file}"
-        );
+                .any(|part| part["name"] == name && part["scope"] == "required")
+        });
+        assert_eq!(linked, [true, true, false, false], "{file}");
     }
 }
 
 #[test]
 fn both_processors_link_the_same_crates() {
     for (file, package, _) in FILES {
-        let [x86, arm] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
-            .map(|target| parts(package, target).0);
+        let targets = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+        let [x86, arm] = targets.map(|target| parts(package, target).0);
         assert_eq!(x86, arm, "{file}");
     }
 }

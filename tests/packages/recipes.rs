@@ -1,13 +1,14 @@
 //! The snippets and recipes: that the plugin understands their lines, that the packages have the paths which they name, and
 //! that each program which reads such a file accepts it, where it is here.
 
-use super::{path, read};
+use super::{Answer, path, read};
 use nic_placement_core::config::Admin;
 use std::process::{Command, Stdio};
 
 /// Does a package hold this path?
 fn is_packed(wanted: &str) -> bool {
-    read("packaging/contents.txt")
+    let contents = read("packaging/contents.txt");
+    contents
         .lines()
         .any(|line| line.split(' ').next() == Some(wanted))
 }
@@ -16,10 +17,8 @@ fn is_packed(wanted: &str) -> bool {
 fn is_understood(line: &str, file: &str) {
     let mut words = line.split_whitespace();
     assert_eq!(words.next(), Some("optional"), "{file}: `{line}`");
-    let library = words
-        .next()
-        .unwrap_or_default()
-        .replace("@plugin@", "/usr/lib/nic-placement/libnic_placement.so");
+    let library = words.next().unwrap_or_default();
+    let library = library.replace("@plugin@", "/usr/lib/nic-placement/libnic_placement.so");
     assert!(is_packed(&library), "{file}: `{library}` is in no package");
     let (_, diagnostics) = Admin::parse(words);
     assert_eq!(diagnostics, [], "{file}: `{line}`");
@@ -39,12 +38,9 @@ fn accepts(program: &str, arguments: &[&str], input: Option<&str>) -> Option<Str
         println!("skipped: there is no `{program}`");
         return None;
     };
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    let answer = Answer::new(&format!("{program} {arguments:?}"), output);
+    answer.ends(0);
+    Some(answer.out)
 }
 
 #[test]
@@ -59,57 +55,44 @@ fn the_lines_that_packages_bring_are_understood_and_name_what_they_hold() {
 }
 
 /// YAML as a list of `path: value`, by python's reader.
-fn yaml(file: &str) -> Option<String> {
+fn yaml(file: &str) -> Option<serde_json::Value> {
     let probe = Command::new("python3").args(["-c", "import yaml"]).output();
     if !probe.is_ok_and(|output| output.status.success()) {
         println!("skipped: there is no python3 with yaml");
         return None;
     }
-    accepts(
-        "python3",
-        &[
-            "-c",
-            "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))",
-        ],
-        Some(file),
-    )
+    let text = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))";
+    let parsed = accepts("python3", &["-c", text], Some(file))?;
+    Some(serde_json::from_str(&parsed).expect("JSON"))
 }
 
 #[test]
 fn slinkys_values_include_a_folder_that_both_images_have() {
     let text = read("packaging/slinky/values.yaml");
-    let line = text
-        .lines()
-        .map(str::trim)
-        .find(|line| line.starts_with("include /usr/share/nic-placement"));
-    let pattern = line
-        .and_then(|line| line.strip_prefix("include "))
-        .expect("the include");
-    let folder = pattern
-        .strip_suffix("/*.conf")
-        .expect("a pattern, so that an image without the package goes on");
-    assert!(
-        is_packed(&format!("{folder}/90-nic-placement.conf")),
-        "{folder}"
-    );
-    let pyxis = text.find("include /usr/share/pyxis").expect("pyxis");
-    assert!(
-        pyxis < text.find("include /usr/share/nic-placement").unwrap(),
-        "pyxis comes before"
-    );
+    let mut lines = text.lines().map(str::trim);
+    let line = lines.find(|line| line.starts_with("include /usr/share/nic-placement"));
+    // a pattern, so that an image without the package goes on
+    let folder = line.and_then(|line| line.strip_prefix("include ")?.strip_suffix("/*.conf"));
+    assert!(is_packed(&format!(
+        "{}/90-nic-placement.conf",
+        folder.expect("a pattern")
+    )));
+    let [pyxis, own] =
+        ["pyxis", "nic-placement"].map(|name| text.find(&format!("include /usr/share/{name}")));
+    assert!(pyxis.is_some() && pyxis < own, "pyxis comes before");
     for image in ["slurmd", "login"] {
         let file = read(&format!("packaging/slinky/Dockerfile.{image}"));
-        assert!(
-            file.contains(&format!("-f Dockerfile.{image} "))
-                && file.contains("ARG BASE\nFROM ${BASE}\n")
-        );
-        assert!(
-            text.contains(&format!("repository: MY/{image}"))
-                && file.contains("/usr/lib/nic-placement/")
-        );
+        let build = format!("-f Dockerfile.{image} ");
+        for part in [
+            &build,
+            "ARG BASE\nFROM ${BASE}\n",
+            "/usr/lib/nic-placement/",
+        ] {
+            assert!(file.contains(part), "{image}: {part}");
+        }
+        assert!(text.contains(&format!("repository: MY/{image}")));
     }
-    if let Some(parsed) = yaml("packaging/slinky/values.yaml") {
-        let values: serde_json::Value = serde_json::from_str(&parsed).expect("JSON");
+    if let Some(values) = yaml("packaging/slinky/values.yaml") {
         let lines = values["configFiles"]["plugstack.conf"]
             .as_str()
             .expect("a text");
@@ -122,24 +105,18 @@ fn slinkys_values_include_a_folder_that_both_images_have() {
 
 #[test]
 fn soperators_entry_becomes_a_line_that_is_understood() {
-    let Some(parsed) = yaml("packaging/soperator/values.yaml") else {
+    let Some(values) = yaml("packaging/soperator/values.yaml") else {
         return;
     };
-    let values: serde_json::Value = serde_json::from_str(&parsed).expect("JSON");
     let plugins = values["plugStackConfig"]["customPlugins"]
         .as_array()
         .expect("a list");
     for plugin in plugins {
         assert_eq!(plugin["required"], false);
-        let arguments = plugin["arguments"].as_object().expect("a map");
-        let words = arguments
-            .iter()
-            .map(|(name, value)| format!(" {name}={}", value.as_str().expect("a text")));
-        let line = format!(
-            "optional {}{}",
-            plugin["path"].as_str().expect("a path"),
-            words.collect::<String>()
-        );
+        let mut line = format!("optional {}", plugin["path"].as_str().expect("a path"));
+        for (name, value) in plugin["arguments"].as_object().expect("a map") {
+            line += &format!(" {name}={}", value.as_str().expect("a text"));
+        }
         is_understood(&line, "soperator");
     }
     assert_eq!(plugins.len(), 1);
@@ -149,20 +126,14 @@ fn soperators_entry_becomes_a_line_that_is_understood() {
 fn spacks_recipe_is_python_and_of_this_version() {
     let file = "packaging/spack/packages/nic_placement/package.py";
     let text = read(file);
-    assert!(
-        text.contains(&format!("    version(\"{}\")\n", env!("CARGO_PKG_VERSION"))),
-        "{text}"
-    );
-    let rust = read("Cargo.toml")
-        .lines()
-        .find_map(|line| line.strip_prefix("rust-version = \"").map(str::to_string));
-    assert!(
-        text.contains(&format!(
-            "rust@{}:",
-            rust.expect("a version").trim_end_matches('"')
-        )),
-        "{text}"
-    );
+    let manifest = read("Cargo.toml");
+    let mut lines = manifest.lines();
+    let rust = lines.find_map(|line| line.strip_prefix("rust-version = \""));
+    let rust = rust.expect("a version").trim_end_matches('"');
+    let version = format!("    version(\"{}\")\n", env!("CARGO_PKG_VERSION"));
+    for part in [version, format!("rust@{rust}:")] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
     // what stands for Spack's own modules says what would be run
     let spack = r#"
 import sys, types
@@ -185,51 +156,42 @@ package.install(None, Prefix("/opt/p"))
             .lines()
             .filter(|line| line.starts_with("make "))
             .collect();
-        assert_eq!(
-            called,
-            [
-                "make build",
-                "make install prefix=/opt/p unitdir=/opt/p/lib/systemd/system"
-            ]
-        );
+        let install = "make install prefix=/opt/p unitdir=/opt/p/lib/systemd/system";
+        assert_eq!(called, ["make build", install]);
     }
 }
 
 #[test]
 fn no_package_depends_on_slurm() {
     let control = read("packaging/deb/control");
-    let depends: Vec<&str> = control
-        .lines()
-        .filter(|line| line.starts_with("Depends:"))
-        .collect();
     let own = "Depends: libnic-placement-core0 (= @version@)";
-    assert!(
-        depends
-            .iter()
-            .all(|line| [own, "Depends: libc6 (>= @glibc@)"].contains(line)),
-        "{depends:?}"
-    );
+    let mut depends = control.lines().filter(|line| line.starts_with("Depends:"));
+    let other = depends.find(|line| ![own, "Depends: libc6 (>= @glibc@)"].contains(line));
+    assert_eq!(other, None);
     let spec = read("packaging/rpm/nic-placement.spec");
     let required: Vec<&str> = spec
         .lines()
         .filter(|line| line.starts_with("Requires:"))
         .collect();
-    assert_eq!(
-        required,
-        ["Requires:       libnic-placement-core0 = %{nicp_version}-%{nicp_release}"]
-    );
+    let own = "Requires:       libnic-placement-core0 = %{nicp_version}-%{nicp_release}";
+    assert_eq!(required, [own]);
 }
 
 #[test]
 fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
-    let scripts = ["postinst", "prerm", "postrm"].map(|script| format!("nic-placement.{script}"));
+    let scripts = [
+        "nic-placement.postinst",
+        "nic-placement.prerm",
+        "nic-placement.postrm",
+    ];
     for script in scripts
         .into_iter()
-        .chain(["slurm-spank-nic-placement.postrm".to_string()])
+        .chain(["slurm-spank-nic-placement.postrm"])
     {
         let file = format!("packaging/deb/{script}");
+        let text = read(&file);
         assert!(
-            read(&file).starts_with("#!/bin/sh\n") && read(&file).contains("\nset -e\n"),
+            text.starts_with("#!/bin/sh\n") && text.contains("\nset -e\n"),
             "{script}"
         );
         accepts("sh", &["-n", &file], None);
@@ -244,11 +206,7 @@ fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
             accepts("sh", &[&file, word, "0.0.1"], None);
         }
     }
-    for script in [
-        "packaging/package.sh",
-        "packaging/portable.sh",
-        "packaging/dist.sh",
-    ] {
-        accepts("bash", &["-n", script], None);
+    for script in ["package", "portable", "dist"] {
+        accepts("bash", &["-n", &format!("packaging/{script}.sh")], None);
     }
 }

@@ -27,7 +27,7 @@
 #   NICP_DIR        the private directory                                      /tmp/nic-placement-slurm
 #   NICP_NODES      how many nodes                                             2
 #   NICP_MACHINES   a directory with an unpacked machine tree for all nodes, or a list `n0=DIR n1=DIR`; a node that the
-#                   list leaves out has the default machine                    `nic-placement snapshot --machine dgx-h100`
+#                   list leaves out has the default machine                    a DGX H100 (testing/)
 #   NICP_SHAPES     SOCKETS:CORES:THREADS for all nodes, or a list `n1=1:32:1` 2:56:2 (a DGX H100)
 #   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
 #   NICP_AUTODETECT the word of gres.conf by which slurmd finds the GPUs itself (empty: gres.conf lists them)
@@ -42,7 +42,7 @@
 #   NICP_PORT       port of slurmctld; node nK listens on NICP_PORT+10+K       26817
 #   NICP_ROOT       a folder with another distribution, whose Slurm and munge are used in place of this machine's    /
 #   NICP_BIND       paths of this machine that are to be seen inside NICP_ROOT, beside $NICP_DIR and this repository
-#   NICP_BIN        the nic-placement command that makes the default machine   target/release/nic-placement
+#   NICP_BIN        the nic-placement command that unpacks the default machine  target/release/nic-placement
 #
 # To change the plugin's line without a restart, edit $NICP_DIR/etc/plugstack.conf: each srun and each slurmstepd reads it
 # anew.  $NICP_DIR/log has the logs; $NICP_DIR/bin/report is the task that prints its binding.
@@ -179,7 +179,7 @@ default_machine() {
     local tree=$dir/machines/dgx-h100
     if [ ! -d "$tree/sys" ]; then
         [ -x "$bin" ] || die "no \`$bin\`: run \`cargo build --release\`, or name a machine tree in NICP_MACHINES"
-        "$bin" snapshot --machine dgx-h100 > "$dir/machines/dgx-h100.manifest"
+        (cd "$here" && cargo run --locked --quiet --package nic-placement-testing -- dgx-h100) > "$dir/machines/dgx-h100.manifest"
         "$bin" snapshot --unpack "$dir/machines/dgx-h100.manifest" "$tree" > /dev/null
     fi
     echo "$tree"

@@ -80,7 +80,7 @@ title "\$ $command --nic-placement=verbose ./train"
 title 'One node that plays a DGX A100: eight NUMA nodes, and GPUs on four of them'
 tree=$(mktemp -d)
 trap '"$cluster" down; rm -rf "$tree"; [ ! -e "$NICP_DIR/.nic-placement" ] || rm -rf "$NICP_DIR"' EXIT
-"$NICP_BIN" snapshot --machine dgx-a100 > "$tree/manifest"
+(cd "$here" && cargo run --locked --quiet --package nic-placement-testing -- dgx-a100) > "$tree/manifest"
 "$NICP_BIN" snapshot --unpack "$tree/manifest" "$tree/dgx-a100" > /dev/null
 export NICP_NODES=1 NICP_MACHINES=$tree/dgx-a100 NICP_SHAPES=2:64:2
 numa_nodes='3 3 1 1 7 7 5 5' cores=16

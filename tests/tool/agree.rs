@@ -1,12 +1,11 @@
 //! `agree` beside a slurmstepd that is played: 999 other nodes have told their words, by PMI-1 as Slurm's pmi1.c speaks it.
 
-use super::{printed, tool};
+use super::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -14,16 +13,15 @@ const NODES: usize = 1000;
 
 /// What a node like a DGX H100 says.
 fn word(rank: usize) -> Value {
-    let report: Value = serde_json::from_str(&printed(&[
-        "check",
-        "--machine",
-        "dgx-h100",
-        "--json",
-        "--off",
-        "pcie-link",
-    ]))
-    .expect("a report");
+    let report = super::json("check --machine dgx-h100 --json --off pcie-link");
     json!({"host": format!("gpu{rank:04}"), "agreement": report["agreement"]})
+}
+
+/// One NIC of its rails is left out.
+fn lose_a_rail(agreement: &mut Value, at: usize) {
+    let lost = agreement["rails"].as_array_mut().unwrap().remove(at);
+    let left_out = json!({"nic": lost["nic"], "why": "its port is down"});
+    agreement["left_out"].as_array_mut().unwrap().push(left_out);
 }
 
 /// Answers one task as slurmstepd does, whose own puts count like those of `others`; returns what it put.
@@ -33,9 +31,9 @@ fn play(stream: UnixStream, others: &BTreeMap<String, String>) -> BTreeMap<Strin
         let line = line.unwrap();
         assert!(line.len() < 1024, "Slurm reads no more at once");
         let value = |key: &str| {
-            line.split(' ')
-                .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
-                .unwrap_or("")
+            let mut words = line.split(' ');
+            let found = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+            found.unwrap_or("")
         };
         let answer = match value("cmd") {
             "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".to_string(),
@@ -57,43 +55,38 @@ fn play(stream: UnixStream, others: &BTreeMap<String, String>) -> BTreeMap<Strin
     told
 }
 
-fn agree(rank: usize, others: &BTreeMap<String, String>) -> (Output, BTreeMap<String, String>) {
+fn agree(rank: usize, others: &BTreeMap<String, String>) -> (Answer, BTreeMap<String, String>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = tool();
     command
         .arg("agree")
-        .env("PMI_FD", "0")
-        .env("PMI_RANK", rank.to_string())
-        .env("PMI_SIZE", NODES.to_string());
-    command
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdin(Stdio::from(OwnedFd::from(theirs)));
+    for (name, value) in [("PMI_FD", 0), ("PMI_RANK", rank), ("PMI_SIZE", NODES)] {
+        command.env(name, value.to_string());
+    }
+    let child = command
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // the command keeps its copy of the child's socket until then
     drop(command);
     thread::scope(|scope| {
         let told = scope.spawn(|| play(ours, others));
-        (child.wait_with_output().unwrap(), told.join().unwrap())
+        let answer = Answer::new("agree", child.wait_with_output().unwrap());
+        (answer, told.join().unwrap())
     })
 }
 
 /// As a task tells it: in parts, each behind the number of those that are left.
-fn parts(rank: usize, word: &Value) -> impl Iterator<Item = (String, String)> {
+fn parts(rank: usize, word: &Value) -> Vec<(String, String)> {
     let text = word.to_string().replace(' ', "\\u0020");
-    let parts: Vec<String> = text
-        .as_bytes()
-        .chunks(700)
-        .map(|part| String::from_utf8(part.to_vec()).unwrap())
-        .collect();
-    let last = parts.len() - 1;
-    let of = move |(part, text): (usize, String)| {
-        (
-            format!("nicp.{rank}.{part}"),
-            format!("{:02}{text}", last - part),
-        )
-    };
-    parts.into_iter().enumerate().map(of)
+    let parts: Vec<&[u8]> = text.as_bytes().chunks(700).collect();
+    let numbered = parts.iter().enumerate().map(|(part, text)| {
+        let (left, text) = (parts.len() - 1 - part, std::str::from_utf8(text).unwrap());
+        (format!("nicp.{rank}.{part}"), format!("{left:02}{text}"))
+    });
+    numbered.collect()
 }
 
 #[test]
@@ -104,44 +97,31 @@ fn of_a_thousand_nodes_those_that_differ_are_named_by_the_first_task_alone() {
         let mut word = usual.clone();
         word["host"] = json!(format!("gpu{rank:04}"));
         let agreement = &mut word["agreement"];
-        if [17, 18].contains(&rank) {
-            let lost = agreement["rails"].as_array_mut().unwrap().remove(3);
-            let left_out = json!({"nic": lost["nic"], "why": "its port is down"});
-            agreement["left_out"].as_array_mut().unwrap().push(left_out);
-        }
-        if rank == 640 {
-            agreement["rails"].as_array_mut().unwrap().swap(0, 1);
+        match rank {
+            17 | 18 => lose_a_rail(agreement, 3),
+            640 => agreement["rails"].as_array_mut().unwrap().swap(0, 1),
+            _ => {}
         }
         others.extend(parts(rank, &word));
     }
     let start = Instant::now();
-    let (output, told) = agree(0, &others);
+    let (page, told) = agree(0, &others);
     println!("{NODES} nodes in {:?}", start.elapsed());
-    let page = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(4), "{page}");
     // this machine itself is none of these
-    assert!(page.starts_with("996 of 1000 nodes agree: "), "{page}");
+    page.ends(4).says(&["996 of 1000 nodes agree: "]);
     for line in [
         "gpu[0017-0018] (2 nodes)\n    mlx5_5:1 is left out: its port is down\n    do   for this job: --exclude=gpu[0017-0018]\n",
         "gpu0640\n    its rails are in another order: mlx5_3:1 mlx5_0:1 ",
         "    do   in /etc/nic-placement.conf: NodeName=gpu0640 rails=mlx5_0,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9,mlx5_10,mlx5_11\n",
     ] {
-        assert!(page.contains(line), "no `{line}` in {page}");
+        assert!(page.out.contains(line), "no `{line}`\n{page}");
     }
     assert!(
         told.keys().all(|key| key.starts_with("nicp.0.")),
         "{told:?}"
     );
-
     let (second, told) = agree(1, &BTreeMap::new());
-    assert_eq!(
-        (
-            second.status.code(),
-            second.stdout.as_slice(),
-            second.stderr.as_slice()
-        ),
-        (Some(0), &b""[..], &b""[..])
-    );
+    second.is(0, "", "");
     assert!(
         told.keys().all(|key| key.starts_with("nicp.1.")),
         "{told:?}"
@@ -151,54 +131,40 @@ fn of_a_thousand_nodes_those_that_differ_are_named_by_the_first_task_alone() {
 #[test]
 fn a_task_that_told_nothing_or_nonsense_is_named() {
     for nonsense in [None, Some("00{\"host\":3}"), Some("99"), Some("x")] {
-        let mut others: BTreeMap<String, String> = (1..NODES)
-            .flat_map(|rank| parts(rank, &json!(null)))
-            .collect();
+        let all = (1..NODES).flat_map(|rank| parts(rank, &json!(null)));
+        let mut others: BTreeMap<String, String> = all.collect();
+        others.remove("nicp.1.0");
         others.extend(nonsense.map(|text| ("nicp.1.0".to_string(), text.to_string())));
-        if nonsense.is_none() {
-            others.remove("nicp.1.0");
-        }
-        let (output, _) = agree(0, &others);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), output.stdout.as_slice()),
-            (Some(1), &b""[..]),
-            "{said}"
-        );
+        let (answer, _) = agree(0, &others);
+        answer.refuses(1, &[]);
+        let told = ["task 1 told nothing", "Slurm's PMI: "];
         assert!(
-            said.contains("task 1 told nothing that can be read") || said.contains("Slurm's PMI: "),
-            "{said}"
+            told.iter().any(|told| answer.err.contains(told)),
+            "{answer}"
         );
     }
 }
 
 #[test]
 fn rails_in_reports_of_check_are_compared_by_audit() {
-    let report: Value =
-        serde_json::from_str(&printed(&["check", "--machine", "dgx-h100", "--json"])).unwrap();
+    let report = super::json("check --machine dgx-h100 --json");
     let with = |host: &str| {
         let mut report = report.clone();
         report["host"] = json!(host);
         report
     };
-    let place = super::Place::new("agree");
-    let (alike, odd) = (place.0.join("alike.json"), place.0.join("odd.json"));
-    std::fs::write(&alike, format!("{:#}\n{:#}\n", with("n1"), with("n2"))).unwrap();
+    let place = Place::new("agree");
+    let alike = place.file(
+        "alike.json",
+        format!("{:#}\n{:#}\n", with("n1"), with("n2")),
+    );
     let mut other = with("n3");
-    let word = &mut other["agreement"];
-    let lost = word["rails"].as_array_mut().unwrap().remove(0);
-    let left_out = json!({"nic": lost["nic"], "why": "its port is down"});
-    word["left_out"].as_array_mut().unwrap().push(left_out);
-    std::fs::write(&odd, format!("{other:#}\n")).unwrap();
-    let (alike, odd) = (alike.to_str().unwrap(), odd.to_str().unwrap());
-    assert_eq!(super::run(&["audit", alike]).status.code(), Some(0));
-    let both = super::run(&["audit", alike, odd]);
-    assert_eq!(both.status.code(), Some(1));
-    let page = String::from_utf8(both.stdout).unwrap();
-    assert!(page.contains("\n  n3\n    left out: "), "{page}");
-    assert!(page.contains("\n    rails: "), "{page}");
-    let gone = super::run(&["agree", alike]);
-    assert_eq!(gone.status.code(), Some(1));
-    let said = String::from_utf8(gone.stderr).unwrap();
-    assert!(said.contains("`nic-placement audit FILE…`"), "{said}");
+    lose_a_rail(&mut other["agreement"], 0);
+    let odd = place.file("odd.json", format!("{other:#}\n"));
+    run(&format!("audit {alike}")).ends(0);
+    let both = run(&format!("audit {alike} {odd}"));
+    both.ends(1).says(&[" n3 left out: ", " rails: "]);
+    run(&format!("agree {alike}"))
+        .ends(1)
+        .says(&["`nic-placement audit FILE…`"]);
 }

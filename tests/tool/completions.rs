@@ -5,17 +5,14 @@ use super::*;
 #[test]
 fn every_shell_s_completions_know_every_command_option_and_machine() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = printed(&["completions", shell]);
-        assert!(
-            !script.contains("settled"),
-            "{shell}: hidden options are for the tool itself"
-        );
+        let script = printed(&format!("completions {shell}"));
+        // hidden options are for the tool itself
+        assert!(!script.contains("settled"), "{shell}");
         for command in commands() {
-            assert!(script.contains(command), "{shell}: {command}");
-            for line in printed(&[command, "-h"])
-                .lines()
-                .filter(|line| line.starts_with("  -") || line.starts_with("      --"))
-            {
+            assert!(script.contains(&command), "{shell}: {command}");
+            let help = printed(&format!("{command} -h"));
+            let is_option = |line: &&str| line.starts_with("  -") || line.starts_with("      --");
+            for line in help.lines().filter(is_option) {
                 let option = line.split("--").nth(1).unwrap_or_default();
                 let option = option.split([' ', ',']).next().unwrap_or_default();
                 assert!(script.contains(option), "{shell}: {command} --{option}");
@@ -33,58 +30,41 @@ fn every_shell_s_completions_know_every_command_option_and_machine() {
 
 #[test]
 fn bash_completes_with_the_script() {
-    let script = printed(&["completions", "bash"]);
-    let complete = |words: &[&str]| {
+    let script = printed("completions bash");
+    let complete = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let at = words.len();
+        let (word, before) = (
+            words[at - 1],
+            words.get(at.wrapping_sub(2)).unwrap_or(&"nic-placement"),
+        );
         let ask = format!(
-            "{script}\nCOMP_WORDS=({0}) COMP_CWORD={1}; _nic__placement nic-placement {2} {3}; echo \"${{COMPREPLY[@]}}\"",
-            words
-                .iter()
-                .map(|word| format!("'{word}'"))
-                .collect::<Vec<_>>()
-                .join(" "),
-            words.len() - 1,
-            format_args!("'{}'", words[words.len() - 1]),
-            format_args!("'{}'", words[words.len() - 2]),
+            "{script}\nCOMP_WORDS=(nic-placement {line}) COMP_CWORD={at}; \
+             _nic__placement nic-placement '{word}' '{before}'; echo \"${{COMPREPLY[@]}}\""
         );
-        let output = Command::new("bash")
-            .args(["--norc", "-c", &ask])
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-        String::from_utf8(output.stdout).unwrap().trim().to_string()
+        let answer = Answer::of(Command::new("bash").args(["--norc", "-c", &ask]));
+        assert_eq!(answer.err, "");
+        answer.out.trim().to_string()
     };
-    assert_eq!(complete(&["nic-placement", "pl"]), "plan");
-    assert_eq!(
-        complete(&["nic-placement", "plan", "--gpus-"]),
-        "--gpus-per-task"
-    );
-    assert_eq!(
-        complete(&["nic-placement", "plan", "--machine", "dgx-h"]),
-        "dgx-h100 dgx-h200"
-    );
-    assert_eq!(
-        complete(&["nic-placement", "plan", "--words", "bind="]),
-        "bind=auto bind=numa bind=core bind=none"
-    );
-    assert_eq!(
-        complete(&["nic-placement", "check", "--off", "nic-b"]),
-        "nic-broken"
-    );
-    assert_eq!(
-        complete(&["nic-placement", "check", "--only", "roce-"]),
-        "roce-gid roce-mtu"
-    );
-    assert_eq!(complete(&["nic-placement", "exec", "obs"]), "observe");
-    for refused in ["off", "observe", "help", "verbose", "dry-run"] {
-        assert_eq!(
-            complete(&["nic-placement", "plan", "--words", refused]),
-            "",
-            "a plan has no `{refused}`"
-        );
+    for (line, all) in [
+        ("pl", "plan"),
+        ("plan --gpus-", "--gpus-per-task"),
+        ("plan --machine dgx-h", "dgx-h100 dgx-h200"),
+        (
+            "plan --words bind=",
+            "bind=auto bind=numa bind=core bind=none",
+        ),
+        ("check --off nic-b", "nic-broken"),
+        ("check --only roce-", "roce-gid roce-mtu"),
+        ("exec obs", "observe"),
+        ("check --settl", ""),
+        // a plan has none of these
+        ("plan --words off", ""),
+        ("plan --words observe", ""),
+        ("plan --words help", ""),
+        ("plan --words verbose", ""),
+        ("plan --words dry-run", ""),
+    ] {
+        assert_eq!(complete(line), all, "{line}");
     }
-    assert_eq!(
-        complete(&["nic-placement", "check", "--settl"]),
-        "",
-        "it is hidden"
-    );
 }

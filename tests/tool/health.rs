@@ -1,228 +1,148 @@
 //! `check` for scripts: its statuses, and `--health`, which prints one line or nothing and ends whatever it waits for.
 
-use super::{Place, run};
+use super::*;
 use nic_placement_fleet::audit::report::{Level, Report};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
 fn machine(name: &str) -> String {
-    let place = Path::new(env!("NIC_PLACEMENT_ROOT"))
-        .join("tests/machines/check")
-        .join(name);
+    let place = answer::checkout("tests/machines/check").join(name);
     place.to_str().unwrap().to_string()
-}
-
-fn said(output: &Output) -> (Option<i32>, &str, &str) {
-    let text = |bytes| std::str::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
 }
 
 #[test]
 fn the_status_tells_the_worst_and_a_check_that_is_left_out_does_not_count() {
     let (healthy, sick) = (machine("healthy.machine"), machine("sick.machine"));
-    let status = |arguments: &[&str]| run(&[&["check"], arguments].concat()).status.code();
-    assert_eq!(status(&["--topology", &healthy]), Some(0));
-    assert_eq!(status(&["--topology", &sick]), Some(4));
-    assert_eq!(status(&["--topology", &sick, "--json"]), Some(4));
-    assert_eq!(
-        status(&["--topology", &sick, "--off", "pcie-link"]),
-        Some(3)
-    );
-    assert_eq!(
-        status(&[
-            "--topology",
+    let fails = "nic-placement: pcie-link 0000:85:00.0\n";
+    for (node, words, status, of_health) in [
+        (&healthy, "", 0, (0, "")),
+        (&sick, "", 4, (4, fails)),
+        // a warn drains no node
+        (&sick, "--off pcie-link", 3, (0, "")),
+        (
             &sick,
-            "--off",
-            "pcie-link,gpudirect,acs,port-range"
-        ]),
-        Some(0)
-    );
-    assert_eq!(
-        status(&["--topology", &sick, "--only", "read-request"]),
-        Some(0)
-    );
-    assert_eq!(status(&["--topology", "/nowhere"]), Some(1));
-    assert_eq!(status(&["--off", "nothing"]), Some(2));
+            "--off pcie-link,gpudirect,acs,port-range",
+            0,
+            (0, ""),
+        ),
+        (&sick, "--only read-request", 0, (0, "")),
+        (&sick, "--only acs", 3, (0, "")),
+    ] {
+        run(&format!("check --topology {node} {words}")).ends(status);
+        let health = run(&format!("check --health --topology {node} {words}"));
+        health.is(of_health.0, of_health.1, "");
+    }
+    run(&format!("check --json --topology {sick}")).ends(4);
+    run("check --off nothing").ends(2);
+    // no verdict is no reason to drain
+    run("check --topology /nowhere").ends(1);
+    assert_eq!(run("check --health --topology /nowhere").ends(1).out, "");
 }
 
 /// The tool as `make install` lays it out, with what stands beside it.
-fn installed_in(place: &Place) -> Command {
-    let bin = place.0.join("bin");
-    fs::create_dir_all(&bin).unwrap();
-    let (share, plugin) = (place.0.join("share/nic-placement"), place.0.join("plugin"));
-    fs::create_dir_all(&share).unwrap();
-    fs::create_dir_all(&plugin).unwrap();
-    fs::write(plugin.join("libnic_placement.so"), "").unwrap();
-    let line = format!("optional {}/libnic_placement.so\n", plugin.display());
-    fs::write(share.join("90-nic-placement.conf"), line).unwrap();
+fn installed_in(place: &Place) -> String {
+    place.file("bin/README", "");
+    let plugin = place.file("plugin/libnic_placement.so", "");
+    let line = format!("optional {plugin}\n");
+    place.file("share/nic-placement/90-nic-placement.conf", line);
     // by another process: one that this process forks meanwhile would have the copy open for writing (ETXTBSY)
     let mut copy = Command::new("cp");
-    copy.arg(env!("CARGO_BIN_EXE_nic-placement")).arg(&bin);
-    assert!(copy.status().unwrap().success());
-    Command::new(bin.join("nic-placement"))
+    Answer::of(copy.args([TOOL, &place.at("bin")])).ends(0);
+    place.at("bin/nic-placement")
 }
 
 #[test]
 fn what_check_advises_where_no_line_loads_the_plugin_works() {
     let place = Place::new("advice");
-    let mut tool = installed_in(&place);
-    let conf = place.file("plugstack.conf", "include plugstack.conf.d/*.conf\n");
-    fs::create_dir(place.0.join("plugstack.conf.d")).unwrap();
+    let installed = installed_in(&place);
+    let folder = place.at("plugstack.conf.d");
+    fs::create_dir(&folder).unwrap();
     // no line of JSON is folded
-    tool.args([
-        "check",
-        "--json",
-        "--only",
-        "plugstack,plugin-file",
-        "--plugstack",
-        &conf,
-    ]);
-    let mut check = || {
-        let output = tool.output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
+    let words = "check --json --only plugstack,plugin-file --plugstack";
+    let check = |conf: &str| {
+        let conf = place.file("plugstack.conf", conf);
+        Answer::of(Command::new(&installed).args(words.split(' ')).arg(conf))
     };
     let quoted = |text: &str, head: &str| {
-        let from = &text[text
-            .find(head)
+        let from = text
+            .split_once(head)
             .unwrap_or_else(|| panic!("no `{head}`: {text}"))
-            + 1..];
-        from[..from.find('`').unwrap()].to_string()
+            .1;
+        format!("{}{}", &head[1..], from.split('`').next().unwrap())
     };
-    let (status, text) = check();
-    assert_eq!(status, Some(3), "{text}");
-    assert!(
-        text.contains("no line loads the plugin: write `optional "),
-        "{text}"
-    );
-    let (line, copy) = (quoted(&text, "`optional "), quoted(&text, "`cp "));
-    let folder = place.0.join("plugstack.conf.d");
-    let command = format!("{copy} {}", folder.display());
-    assert!(
-        Command::new("sh")
-            .args(["-c", &command])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let (status, text) = check();
-    assert_eq!(status, Some(0), "{text}");
+    let include = "include plugstack.conf.d/*.conf\n";
+    let none = check(include);
+    none.ends(3).says(&["no line loads the plugin: write"]);
+    let (line, copy) = (quoted(&none.out, "`optional "), quoted(&none.out, "`cp "));
+    Answer::of(Command::new("sh").args(["-c", &format!("{copy} {folder}")])).ends(0);
+    check(include).ends(0);
     fs::remove_dir_all(folder).unwrap();
-    place.file("plugstack.conf", &line);
-    let (status, text) = check();
-    assert_eq!(status, Some(0), "{text}");
-    assert!(text.contains("libnic_placement.so` is there"), "{text}");
-    place.file("plugstack.conf", "optional /nowhere/libnic_placement.so\n");
-    let (status, text) = check();
+    check(&line)
+        .ends(0)
+        .says(&["libnic_placement.so` is there"]);
     let path = line.trim_start_matches("optional ");
-    assert_eq!(status, Some(3), "{text}");
     let there = format!("there is no `/nowhere/libnic_placement.so`; `{path}` is");
-    assert!(text.contains(&there), "{text}");
+    check("optional /nowhere/libnic_placement.so\n")
+        .ends(3)
+        .says(&[&there]);
 }
 
-#[test]
-fn health_prints_one_plain_line_for_what_fails_and_nothing_else() {
-    let (healthy, sick) = (machine("healthy.machine"), machine("sick.machine"));
-    let health =
-        |of: &str, more: &[&str]| run(&[&["check", "--health", "--topology", of], more].concat());
-    assert_eq!(said(&health(&healthy, &[])), (Some(0), "", ""));
-    assert_eq!(
-        said(&health(&sick, &[])),
-        (Some(4), "nic-placement: pcie-link 0000:85:00.0\n", "")
+/// A program of that name that never answers, first in the PATH, which says in a file `pid` that it was asked.
+fn never_answers(place: &Place, name: &str) -> String {
+    place.program(
+        name,
+        &format!("echo $$ > '{}'\nexec sleep 100000", place.at("pid")),
     );
-    // a warn drains no node
-    assert_eq!(
-        said(&health(&sick, &["--off", "pcie-link"])),
-        (Some(0), "", "")
-    );
-    assert_eq!(said(&health(&sick, &["--only", "acs"])), (Some(0), "", ""));
-    let absent = health("/nowhere", &[]);
-    assert_eq!(
-        (absent.status.code(), absent.stdout.len()),
-        (Some(1), 0),
-        "no verdict is no reason to drain"
-    );
-}
-
-/// A program of that name that never answers, first in the PATH, and the file in which it says that it was asked.
-fn silent(place: &Place, name: &str) -> (String, PathBuf) {
-    let told = place.0.join("pid");
-    let line = format!(
-        "#!/bin/sh\necho $$ > '{}'\nexec sleep 100000\n",
-        told.display()
-    );
-    let program = place.file(name, &line);
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    (
-        format!("{}:{}", place.0.display(), std::env::var("PATH").unwrap()),
-        told,
-    )
+    place.at("")
 }
 
 // srun -V waits for a name server and the controller where there is no slurm.conf, and for NFS where Slurm lies there
 #[test]
 fn health_asks_no_program_of_slurms_since_what_those_wait_for_is_no_hardware() {
     let place = Place::new("health-slurm");
-    let (path, told) = silent(&place, "srun");
-    for more in [&[][..], &["--off", "acs"], &["--only", "nic-broken"]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        let output = command
-            .args(["check", "--health", "--lock"])
-            .arg(&place.0)
-            .args(more)
-            .env("PATH", &path)
-            .output()
-            .unwrap();
-        assert_eq!(said(&output), (Some(0), "", ""), "{more:?}");
-        assert!(!told.exists(), "it was asked: {more:?}");
+    let path = format!(
+        "{}:{}",
+        never_answers(&place, "srun"),
+        std::env::var("PATH").unwrap()
+    );
+    for more in ["", "--off acs", "--only nic-broken"] {
+        let words = format!("check --health --lock {} {more}", place.0.display());
+        Answer::of(tool().args(words.split_whitespace()).env("PATH", &path)).is(0, "", "");
+        assert!(!place.0.join("pid").exists(), "it was asked: {more:?}");
     }
 }
 
 #[test]
 fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     let place = Place::new("check-slurm");
-    let (path, told) = silent(&place, "srun");
     // the others are not there
-    let path = path.split(':').next().unwrap();
-    let path = format!("{path}:{}", place.0.join("bin").display());
+    let path = format!("{}:{}", never_answers(&place, "srun"), place.at("bin"));
     fs::create_dir(place.0.join("bin")).unwrap();
     for name in ["sh", "sleep"] {
         symlink(format!("/bin/{name}"), place.0.join("bin").join(name)).unwrap();
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+    let mut command = tool();
     command.args(["check", "--only", "slurm"]).env("PATH", path);
     if nic_placement_sys::is_root() {
-        let output = command.output().unwrap();
-        assert_eq!(said(&output).2, "", "another user could replace it");
-        assert!(!told.exists(), "root starts what others can replace");
-        fs::set_permissions(&place.0, fs::Permissions::from_mode(0o777)).unwrap();
+        // another user could replace it
+        assert_eq!(Answer::of(&mut command).err, "");
+        assert!(
+            !place.0.join("pid").exists(),
+            "root starts what others can replace"
+        );
+        Place::mode(&place.0, 0o777);
         command.uid(65534);
     }
-    let output = command.output().unwrap();
-    let (status, stdout, stderr) = said(&output);
-    assert_eq!(status, Some(0), "{stdout}{stderr}");
-    assert!(
-        stdout.contains("none of its programs tells its release"),
-        "{stdout}"
-    );
-    assert_eq!(
-        stderr,
-        "nic-placement: `srun -V` has not answered within 2 s\n"
-    );
-    let process = fs::read_to_string(told).unwrap();
+    let answer = Answer::of(&mut command);
+    answer
+        .ends(0)
+        .says(&["none of its programs tells", "`srun -V` has not answered"]);
+    assert_eq!(answer.err.lines().count(), 1, "{answer}");
+    let stat = format!("/proc/{}/stat", place.read("pid").trim());
     let is_left = || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+        let stat = fs::read_to_string(&stat).unwrap_or_default();
         !stat.is_empty() && !stat.contains(") Z ")
     };
     let end = Instant::now() + Duration::from_secs(60);
@@ -232,239 +152,152 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     assert!(!is_left(), "it is ended too");
 }
 
-/// `check --health` where nothing below that path answers; `None` without a C compiler.
-fn where_silent(place: &Place, silent: &Path, more: &[&str]) -> Option<Output> {
-    let source = place.file("silent.c", include_str!("../silent.c"));
-    let library = place.0.join("silent.so");
-    let mut compiler = Command::new("cc");
-    let Ok(built) = compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(source)
-        .status()
-    else {
-        println!("skipped: there is no C compiler");
-        return None;
-    };
-    assert!(built.success());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+/// `check --health` where nothing below that path answers, and the length of its lock; `None` without a C compiler.
+fn where_silent(place: &Place, silent: &str, more: &[&str]) -> Option<(Answer, u64)> {
+    let library = answer::silent(place)?;
+    let mut command = tool();
     // no test waits for another's lock
     command
-        .args(["check", "--health", "--within", "5", "--lock"])
+        .args("check --health --within 5 --lock".split(' '))
         .arg(&place.0)
         .args(more);
-    Some(
-        command
-            .env("LD_PRELOAD", library)
-            .env("SILENT", silent)
-            .output()
-            .unwrap(),
-    )
+    let answer = Answer::of(command.env("LD_PRELOAD", library).env("SILENT", silent));
+    let lock = fs::metadata(place.0.join(".check.lock")).unwrap().len();
+    Some((answer, lock))
 }
 
 #[test]
 fn health_ends_though_a_driver_never_answers() {
     let place = Place::new("health");
-    let Some(output) = where_silent(&place, Path::new("/sys/"), &[]) else {
+    let Some((answer, lock)) = where_silent(&place, "/sys/", &[]) else {
         return;
     };
-    let expected = "nic-placement: no answer within 5 s, hardware that does not answer?\n";
-    assert_eq!(said(&output), (Some(4), expected, ""));
     assert_eq!(
-        length_of_the_lock(&place),
-        1,
-        "whoever waits for it waits for hardware"
+        (answer.ends(4).out.lines().count(), &*answer.err),
+        (1, ""),
+        "{answer}"
     );
-}
-
-fn length_of_the_lock(place: &Place) -> u64 {
-    fs::metadata(place.0.join(".check.lock")).unwrap().len()
+    answer.says(&["nic-placement: no answer within 5 s"]);
+    // another that waits for it waits for hardware
+    assert_eq!(lock, 1);
 }
 
 // Slurm's configuration lies on NFS at many sites: when that is away, all nodes would be drained at once
 #[test]
 fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
     let place = Place::new("health-nfs");
-    let nfs = place.0.join("nfs");
-    fs::create_dir(&nfs).unwrap();
     let plugstack = place.file("nfs/plugstack.conf", "optional nic_placement.so\n");
-    let more = ["--plugstack", &plugstack];
-    let Some(output) = where_silent(&place, &nfs, &more) else {
-        return;
-    };
-    let expected = "nic-placement: no check could be made: Slurm's configuration, or what it names, has not been read \
-        within 5 s\n";
-    assert_eq!(said(&output), (Some(1), "", expected));
-    assert_eq!(
-        length_of_the_lock(&place),
-        0,
-        "whoever waits for it waits for that too"
-    );
     // so may a description that the plugin's line names
     let described = place.file("nfs/node.json", "{}");
-    let line = place.file(
-        "described.conf",
-        &format!("optional nic_placement.so topology={described}\n"),
-    );
-    let output = where_silent(&place, &nfs.join("node"), &["--plugstack", &line]).unwrap();
-    assert_eq!(said(&output), (Some(1), "", expected));
+    let line = format!("optional nic_placement.so topology={described}\n");
+    let line = place.file("described.conf", line);
+    for (silent, conf) in [("nfs", plugstack), ("nfs/node", line)] {
+        let silent = place.at(silent);
+        let Some((answer, lock)) = where_silent(&place, &silent, &["--plugstack", &conf]) else {
+            return;
+        };
+        answer.refuses(
+            1,
+            &[
+                "no check could be made: Slurm's configuration",
+                "within 5 s\n",
+            ],
+        );
+        // another that waits for it waits for that too
+        assert_eq!(lock, 0);
+    }
 }
 
 // ---- the script that the documents give to slurmd ----
 
-/// What slurmd would run, with programs of ours before the others, and the file in which they say how they were called.
-struct Script {
-    place: Place,
-    script: String,
-    told: PathBuf,
-}
-
-impl Script {
-    /// Where a check ends with that status, and scontrol shows that state of the node.
-    fn of(name: &str, status: i32, state: &str) -> Script {
-        let place = Place::new(name);
-        let page = Path::new(env!("NIC_PLACEMENT_ROOT")).join("docs/checks.md");
-        let page = fs::read_to_string(page).unwrap();
-        let script = page
-            .split("```sh\n")
-            .nth(1)
-            .unwrap()
-            .split("```")
-            .next()
-            .unwrap();
-        let (before, path) = script
-            .split_once("export PATH=")
-            .expect("slurmd hands over none");
-        let path = path.split_once('\n').unwrap();
-        let place_for = |name: &str, line: &str| {
-            let text = format!(
-                "#!/bin/sh\necho {name} \"$@\" >> '{}'\n{line}\n",
-                place.0.join("told").display()
-            );
-            let program = place.file(name, &text);
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        };
-        place_for(
-            "nic-placement",
-            &format!(
-                "[ $1 = check ] || exit 0; [ {status} -eq 0 ] || echo 'nic-placement: acs'; exit {status}"
-            ),
-        );
-        let node =
-            format!("NodeName=n7 Arch=x86_64\\n   OS=Linux\\n   State={state} ThreadsPerCore=1\\n");
-        let node = if state.is_empty() {
-            "exit 1".to_string()
-        } else {
-            format!("printf '{node}'")
-        };
-        place_for("scontrol", &format!("[ $1 = show ] || exit 0; {node}"));
-        place_for("hostname", "echo login1");
-        let path = format!(
-            "{before}export PATH='{}':{}\n{}",
-            place.0.display(),
-            path.0,
-            path.1
-        );
-        let script = place.file("script", &path);
-        let told = place.0.join("told");
-        Script {
-            place,
-            script,
-            told,
-        }
-    }
-
-    /// How it calls others, in an environment as slurmd's.
-    fn calls(&self, node: Option<&str>) -> Vec<String> {
-        let _ = fs::remove_file(&self.told);
-        let mut shell = Command::new("/bin/sh");
-        shell
-            .arg(&self.script)
-            .env_clear()
-            .current_dir(&self.place.0);
-        let output = shell
-            .envs(node.map(|node| ("SLURMD_NODENAME", node)))
-            .output()
-            .unwrap();
-        assert_eq!(said(&output), (Some(0), "", ""), "slurmd would log it");
-        fs::read_to_string(&self.told)
-            .unwrap()
-            .lines()
-            .map(str::to_string)
-            .collect()
-    }
-}
-
-#[test]
-fn the_script_for_slurmd_drains_a_node_that_fails_by_slurms_own_name() {
-    for state in [
-        "IDLE",
-        "MIXED",
-        "ALLOCATED+COMPLETING",
-        "IDLE+PLANNED",
-        "IDLE+MAINTENANCE+RESERVED",
-    ] {
-        let calls = Script::of("script-fails", 4, state).calls(Some("n7"));
-        let drain = "scontrol update NodeName=n7 State=DRAIN Reason=nic-placement: acs";
-        let expected = [
-            "nic-placement check --health",
-            "scontrol show node n7",
-            drain,
-            "nic-placement refresh",
-        ];
-        assert_eq!(calls, expected, "{state}");
-    }
-    let calls = Script::of("script-by-hand", 4, "IDLE").calls(None);
-    assert!(
-        calls.contains(&"scontrol show node login1".to_string()),
-        "{calls:?}"
+/// How it calls others, where a check ends with that status and scontrol shows that state of the node.
+fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
+    let place = Place::new(&format!("script-{status}-{state}"));
+    let page = fs::read_to_string(answer::checkout("docs/checks.md")).unwrap();
+    let script = page
+        .split("```sh\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    // slurmd hands over none
+    let (before, path) = script.split_once("export PATH=").unwrap();
+    let script = format!("{before}export PATH='{}':{path}", place.0.display());
+    let told = place.at("told");
+    let program = |name: &str, line: &str| {
+        place.program(name, &format!("echo {name} \"$@\" >> '{told}'\n{line}"));
+    };
+    let check = format!("[ {status} -eq 0 ] || echo 'nic-placement: acs'; exit {status}");
+    program(
+        "nic-placement",
+        &format!("[ $1 = check ] || exit 0; {check}"),
     );
-}
-
-// an admin's own reason was replaced at each interval
-#[test]
-fn the_script_for_slurmd_leaves_a_node_that_is_drained_or_down_and_whose_state_nobody_tells() {
-    for state in [
-        "IDLE+DRAIN",
-        "MIXED+DRAIN+REBOOT_REQUESTED",
-        "DOWN+DRAIN",
-        "DOWN+NOT_RESPONDING",
-        "IDLE+FAIL",
-        "",
-    ] {
-        let calls = Script::of("script-drained", 4, state).calls(Some("n7"));
-        let expected = [
-            "nic-placement check --health",
-            "scontrol show node n7",
-            "nic-placement refresh",
-        ];
-        assert_eq!(calls, expected, "{state}");
-    }
+    let shows = match state {
+        "" => "exit 1".to_string(),
+        _ => format!(
+            "printf 'NodeName=n7 Arch=x86_64\\n   OS=Linux\\n   State={state} ThreadsPerCore=1\\n'"
+        ),
+    };
+    program("scontrol", &format!("[ $1 = show ] || exit 0; {shows}"));
+    program("hostname", "echo login1");
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .arg(place.file("script", script))
+        .env_clear()
+        .current_dir(&place.0);
+    // slurmd would log what it says
+    Answer::of(shell.envs(node.map(|node| ("SLURMD_NODENAME", node)))).is(0, "", "");
+    place.read("told")
 }
 
 #[test]
-fn the_script_for_slurmd_asks_slurm_nothing_where_nothing_fails_or_no_check_could_be_made() {
-    for status in [0, 1, 2] {
-        let calls = Script::of("script-healthy", status, "IDLE").calls(Some("n7"));
+fn the_script_for_slurmd_drains_a_node_that_fails_by_slurms_own_name_and_leaves_all_others() {
+    let begins = "nic-placement check --health\n";
+    let (ask, refresh) = ("scontrol show node n7\n", "nic-placement refresh\n");
+    let drain = "scontrol update NodeName=n7 State=DRAIN Reason=nic-placement: acs\n";
+    let up = "IDLE MIXED ALLOCATED+COMPLETING IDLE+PLANNED IDLE+MAINTENANCE+RESERVED";
+    for state in up.split(' ') {
+        let expected = [begins, ask, drain, refresh].concat();
         assert_eq!(
-            calls,
-            ["nic-placement check --health", "nic-placement refresh"],
+            calls_of_the_script(4, state, Some("n7")),
+            expected,
+            "{state}"
+        );
+    }
+    // an admin's own reason was replaced at each interval
+    let down = "IDLE+DRAIN MIXED+DRAIN+REBOOT_REQUESTED DOWN+DRAIN DOWN+NOT_RESPONDING IDLE+FAIL ";
+    for state in down.split(' ') {
+        let expected = [begins, ask, refresh].concat();
+        assert_eq!(
+            calls_of_the_script(4, state, Some("n7")),
+            expected,
+            "{state}"
+        );
+    }
+    for status in [0, 1, 2] {
+        let expected = [begins, refresh].concat();
+        assert_eq!(
+            calls_of_the_script(status, "IDLE", Some("n7")),
+            expected,
             "{status}"
         );
     }
+    assert!(calls_of_the_script(4, "IDLE", None).contains("scontrol show node login1\n"));
 }
 
 #[test]
 fn a_report_of_version_1_is_read_and_its_wrong_is_a_fail() {
-    let text = run(&["check", "--json", "--topology", &machine("sick.machine")]).stdout;
-    let text = String::from_utf8(text).unwrap();
+    let text = run(&format!(
+        "check --json --topology {}",
+        machine("sick.machine")
+    ))
+    .out;
     let report = Report::from_json(text.as_bytes()).unwrap();
     assert_eq!((report.fail, report.warn), (1, 3));
     let first = r#"{"format":"nic-placement check","version":1,"host":"n1","machine":"m","source":"s","wrong":1,
         "findings":[{"level":"wrong","code":"nic-broken","text":"x"}],"processor":null,"numa_nodes":[],"gpus":[],"nics":[]}"#;
     let old = Report::from_json(first.as_bytes()).unwrap();
-    assert_eq!(
-        (old.fail, old.warn, old.findings[0].level),
-        (1, 0, Level::Fail)
-    );
+    let levels = (old.fail, old.warn, old.findings[0].level);
+    assert_eq!(levels, (1, 0, Level::Fail));
 }

@@ -1,19 +1,23 @@
 //! What a command does not understand: one line says so, and nothing is printed.
 
-use crate::{Place, run};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use super::*;
+use std::os::unix::fs::MetadataExt;
 
-fn refused(arguments: &[&str], status: i32, problem: &str) {
-    let arguments = [&["map", "--machine", "dgx-h100"][..], arguments].concat();
-    let output = run(&arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+/// One short line, and nothing on stdout.
+#[track_caller]
+fn refused(words: &[&str], status: i32, why: &[&str]) {
+    let answer = ran(words);
+    answer.refuses(status, why);
+    assert_eq!(answer.err.lines().count(), 1, "{answer}");
     assert!(
-        said.contains(problem) && said.lines().count() == 1,
-        "{arguments:?}: {said}"
+        answer.err.starts_with("nic-placement: ") && answer.err.len() <= 220,
+        "{answer}"
     );
-    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+#[track_caller]
+fn refused_line(line: &str, why: &[&str]) {
+    refused(&line.split(' ').collect::<Vec<_>>(), 2, why);
 }
 
 #[test]
@@ -23,81 +27,46 @@ fn a_format_that_laid_out_ranks_is_answered_with_what_places_them() {
         ("mpich", "mpiexec"),
         ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
     ] {
-        let instead = format!(
-            "`--format {format}`: `{launcher} nic-placement exec -- PROGRAM` places each rank"
+        let instead = format!("`--format {format}`: `{launcher} nic-placement exec -- PROGRAM`");
+        refused_line(
+            &format!("map --machine dgx-h100 --format {format}"),
+            &[&instead],
         );
-        refused(&["--format", format], 2, &instead);
     }
-    refused(&["--host", "n1"], 2, "unknown option `--host`");
-}
-
-#[test]
-fn a_list_of_gpus_has_no_empty_word() {
+    refused_line(
+        "map --machine dgx-h100 --host n1",
+        &["unknown option `--host`"],
+    );
     for list in ["", ",", "0,,1", "0,", " "] {
-        refused(&["--gpus", list], 2, "`--gpus ");
+        refused(
+            &["map", "--machine", "dgx-h100", "--gpus", list],
+            2,
+            &["`--gpus "],
+        );
     }
 }
 
 #[test]
 fn check_fails_by_each_argument_that_is_not_understood() {
     let place = Place::new("odd-switch");
-    let conf = place.file(
-        "c",
-        "\u{feff}default=closest\nNodeName=ALL Disabled\nPartitionName=p default = off\n",
-    );
-    fs::set_permissions(&conf, Permissions::from_mode(0o644)).unwrap();
+    let text = "\u{feff}default=closest\nNodeName=ALL Disabled\nPartitionName=p default = off\n";
+    let conf = place.file("c", text);
+    Place::mode(&conf, 0o644);
     if fs::metadata(&conf).unwrap().uid() != 0 {
         return println!("skipped: the plugin takes root's file alone");
     }
-    let line = place.file(
-        "plugstack.conf",
-        &format!("optional libnic_placement.so conf={conf}\n"),
+    let line = format!("optional libnic_placement.so conf={conf}\n");
+    let of_dgx = format!(
+        "--machine dgx-h100 --plugstack {}",
+        place.file("plugstack.conf", line)
     );
-    let output = run(&[
-        "check",
-        "--json",
-        "--machine",
-        "dgx-h100",
-        "--plugstack",
-        &line,
-    ]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    for words in [
-        "c:2`: `NodeName=ALL` is no node's name: for all nodes leave it out",
+    let answer = run(&format!("check --json {of_dgx}"));
+    answer.ends(4).says(&[
+        "c:2`: `NodeName=ALL` is no node's name",
         "c:3: =`: unknown argument",
-    ] {
-        assert!(said.contains(words), "no `{words}`: {said}");
-    }
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    let health = run(&[
-        "check",
-        "--health",
-        "--machine",
-        "dgx-h100",
-        "--plugstack",
-        &line,
     ]);
-    assert_ne!(
-        health.status.code(),
-        Some(4),
-        "one file of all nodes drains none"
-    );
-}
-
-/// One short line, and nothing on stdout.
-fn answered(arguments: &[&str], status: i32, problem: &str) {
-    let output = run(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(
-        said.trim_end(),
-        format!("nic-placement: {problem}"),
-        "{arguments:?}"
-    );
-    assert!(
-        said.chars().count() <= 200 && output.stdout.is_empty(),
-        "{arguments:?}: {said}"
-    );
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    // one file of all nodes drains none
+    assert_ne!(run(&format!("check --health {of_dgx}")).status, Some(4));
 }
 
 #[test]
@@ -112,83 +81,80 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
         ("exec", "--local-rank", "0 to 4095"),
         ("exec", "--local-size", "1 to 4096"),
     ] {
-        for value in ["abc", "-1", "1.5", "99999999999"] {
-            let problem = format!("`{option} {value}`: expected a whole number from {bounds}");
-            answered(&[command, option, value], 2, &problem);
+        let zero = Some("0").filter(|_| bounds.starts_with('1'));
+        for value in ["abc", "-1", "1.5", "99999999999"].into_iter().chain(zero) {
+            let why = [&*format!("`{option} {value}`: expected"), bounds];
+            refused_line(&format!("{command} {option} {value}"), &why);
         }
-    }
-    let problem = "`--watch 0`: expected a whole number from 1 to 86400";
-    answered(&["verify", "--watch", "0"], 2, problem);
-}
-
-#[test]
-fn a_command_that_is_gone_says_what_does_it_now() {
-    for (gone, instead) in [
-        (&["explain", "--gpu", "3"][..], "show --gpu 3"),
-        (&["measure", "--", "true"], "verify --bytes -- CMD"),
-        (&["top"], "verify --watch"),
-        (&["help", "top"], "verify --watch"),
-    ] {
-        let output = run(gone);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1));
-        assert!(
-            said.contains(&format!("is gone: `nic-placement {instead}`")),
-            "{said}"
-        );
     }
 }
 
 #[test]
 fn what_was_probably_meant_is_told() {
-    let program = "verify: `--` stands before the program, as `verify -- sleep`; `--merge sleep` adds up reports";
-    answered(&["verify", "sleep", "1"], 2, program);
-    answered(
-        &["exec", "true"],
-        2,
-        "exec: `--` stands before the program, as `exec -- true`",
-    );
-    let svg = "`--svg` takes no value: `--svg -o node.svg` writes the picture there";
-    answered(&["plan", "--svg", "node.svg"], 2, svg);
-    answered(&["show", "--machine", "gh200", "--svg", "node.svg"], 2, svg);
-    let word = "unknown word `closet`, did you mean `closest`? `srun --nic-placement=help` and `nic-placement plan --help` \
-                list all";
-    answered(
-        &["plan", "--machine", "gh200", "--words", "closet"],
-        2,
-        word,
-    );
-    let machine = "`--machine gh300`: no such machine, did you mean `gh200`? `nic-placement machines` lists all";
-    answered(&["plan", "--machine", "gh300"], 2, machine);
-    let textfile = "`--textfile x`: the node exporter reads only files whose names end with .prom";
-    answered(&["refresh", "--textfile", "x"], 2, textfile);
-    answered(
-        &["chek"],
-        2,
-        "unknown command `chek`, did you mean `check`? `nic-placement help` lists all",
-    );
-    let code = "`--off acx`, did you mean `acs`? `nic-placement check --list` lists all";
-    answered(&["check", "--off", "acx"], 2, code);
-}
-
-#[test]
-fn every_command_ends_with_2_where_the_command_line_is_not_understood() {
-    for command in crate::commands() {
-        let output = run(&[command, "--no-such-option"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
-        assert!(
-            said.contains("unknown option `--no-such-option`") && output.stdout.is_empty(),
-            "{said}"
-        );
+    let svg = "`--svg -o node.svg`";
+    for (line, why) in [
+        // a command that is gone says what does it now
+        (
+            "explain --gpu 3",
+            ["is gone:", "`nic-placement show --gpu 3"],
+        ),
+        (
+            "measure -- true",
+            ["is gone:", "`nic-placement verify --bytes -- CMD"],
+        ),
+        ("top", ["is gone:", "`nic-placement verify --watch"]),
+        ("help top", ["is gone:", "`nic-placement verify --watch"]),
+        ("verify sleep 1", ["`verify -- sleep`", "`--merge sleep`"]),
+        (
+            "exec true",
+            ["`--` stands before the program", "`exec -- true`"],
+        ),
+        ("plan --svg node.svg", ["`--svg` takes no value", svg]),
+        (
+            "show --machine gh200 --svg node.svg",
+            ["`--svg` takes no value", svg],
+        ),
+        (
+            "plan --machine gh200 --words closet",
+            ["`closet`, did you mean `closest`?", "--nic-placement=help`"],
+        ),
+        (
+            "plan --machine gh300",
+            [
+                "did you mean `gh200`?",
+                "`nic-placement machines` lists all",
+            ],
+        ),
+        ("refresh --textfile x", ["`--textfile x`", ".prom"]),
+        (
+            "chek",
+            [
+                "`chek`, did you mean `check`?",
+                "`nic-placement help` lists all",
+            ],
+        ),
+        (
+            "check --off acx",
+            ["`--off acx`, did you mean `acs`?", "--list` lists all"],
+        ),
+    ] {
+        refused_line(line, &why);
+    }
+    for command in commands() {
+        let line = format!("{command} --no-such-option");
+        run(&line).refuses(2, &["unknown option `--no-such-option`"]);
     }
 }
 
 #[test]
 fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
     let place = Place::new("other-files");
-    let expected = "expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or NCCL, or the text of \
-                    `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`";
+    let readable = [
+        "topology JSON",
+        "a tar of /sys",
+        "`nvidia-smi topo -m`",
+        "`amd-smi topology`",
+    ];
     for (text, seems) in [
         (
             "# nic-placement\n\nA GPU and a NIC.\n",
@@ -198,13 +164,10 @@ fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
         ("", "an empty file"),
     ] {
         let file = place.file("other", text);
-        for command in [&["import"][..], &["show", "--topology"]] {
-            let output = run(&[command, &[&file]].concat());
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let problem = format!(
-                "nic-placement: `{file}` is no topology: it seems to be {seems}; {expected}\n"
-            );
-            assert_eq!((said, output.status.code()), (problem, Some(1)));
+        for command in ["import", "show --topology"] {
+            let seems = format!("`{file}` is no topology: it seems to be {seems}; expected");
+            let answer = run(&format!("{command} {file}"));
+            answer.refuses(1, &[&[&*seems], &readable[..]].concat());
         }
     }
 }

@@ -1,24 +1,18 @@
 //! Texts that people paste: what they do not say is not known, and what is broken is refused.
 #![forbid(unsafe_code)]
 
-use super::{Place, printed, run, tool};
-use std::fs;
-use std::io::Write;
-use std::path::Path;
-use std::process::Stdio;
+use super::answer::checkout;
+use super::*;
 
 /// Rows that `plan` prints of a file for tasks of one GPU each, or the error.
 fn planned(file: &str) -> Result<Vec<String>, String> {
-    let output = run(&["plan", "--topology", file, "--gpus-per-task", "1"]);
-    if output.status.code() == Some(1) {
-        return Err(String::from_utf8(output.stderr).unwrap());
+    let answer = run(&format!("plan --topology {file} --gpus-per-task 1"));
+    if answer.status == Some(1) {
+        return Err(answer.err);
     }
-    let text = String::from_utf8(output.stdout).unwrap();
-    let rows = text.lines().skip(2);
+    let rows = answer.out.lines().skip(2);
     let rows = rows.take_while(|line| line.starts_with(|first: char| first.is_ascii_digit()));
-    Ok(rows
-        .map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect())
+    Ok(rows.map(flat).collect())
 }
 
 /// Two GPUs on two sockets, each beside its NIC.
@@ -39,26 +33,22 @@ fn rows<'t>(text: &'t str, begins: &str) -> Vec<Vec<&'t str>> {
 
 #[test]
 fn gpus_are_shown_line_by_line_as_nvidia_smi_shows_them_and_decide_nothing() {
-    let machine =
-        Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/azure-nd96isr-h100-v5");
-    let text = fs::read_to_string(machine.join("topo-m.txt")).unwrap();
+    let matrix = checkout("tests/machines/azure-nd96isr-h100-v5/topo-m.txt");
+    let text = fs::read_to_string(matrix).unwrap();
     let place = Place::new("between-gpus");
     let file = place.file("topo", &text);
-    let shown = printed(&["show", "--topology", &file]);
-    let theirs = rows(&text, "GPU");
-    let theirs = theirs.iter().map(|row| &row[..9]);
-    let ours = rows(&shown, "GPU");
-    assert_eq!(
-        ours.iter().map(|row| &row[..9]).collect::<Vec<_>>(),
-        theirs.collect::<Vec<_>>()
-    );
-    let words: Vec<&str> = shown.split_whitespace().collect();
-    let words = words.join(" ");
-    assert!(words.contains("NV# so many NVLinks"), "{shown}");
-    assert!(words.contains("no decision uses it"), "{shown}");
-    let other = place.file("other", &text.replace("NV18", "SYS"));
+    let shown = printed(&format!("show --topology {file}"));
+    let gpus = |text| {
+        let rows: Vec<Vec<&str>> = rows(text, "GPU");
+        rows.iter()
+            .map(|row| row[..9].join(" "))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(gpus(&shown), gpus(&text));
+    run(&format!("show --topology {file}")).says(&["NV# so many NVLinks", "no decision uses it"]);
+    let other = place.file("other", text.replace("NV18", "SYS"));
     let [plan, same] = [&file, &other].map(|file| {
-        let plan = printed(&["plan", "--topology", file, "--gpus-per-task", "1", "--why"]);
+        let plan = printed(&format!("plan --topology {file} --gpus-per-task 1 --why"));
         plan.replace(file, "the file")
     });
     assert_eq!(plan, same);
@@ -87,7 +77,7 @@ fn links_between_gpus_are_read_from_nccls_xml() {
         "<system version=\"1\"><cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\">{}</cpu></system>",
         gpus.concat()
     );
-    let shown = printed(&["show", "--topology", &place.file("nccl.xml", &xml)]);
+    let shown = printed(&format!("show --topology {}", place.file("nccl.xml", &xml)));
     let expected = [
         ["GPU0", "X", "NV12", "PHB", "PHB"],
         ["GPU1", "NV12", "X", "PHB", "PHB"],
@@ -119,8 +109,9 @@ fn a_gpu_of_which_a_text_says_nothing_gets_no_neighbour_s_cpus() {
     }
     let cut = WHOLE.split("SYS\tPXB").next().unwrap();
     let refused = plan(cut).unwrap_err();
+    let why = "line 3: the row of `GPU1`";
     assert!(
-        refused.contains("line 3: the row of `GPU1` ends after 2 of 4 cells"),
+        refused.contains(why) && refused.contains("after 2 of 4 cells"),
         "{refused}"
     );
 }
@@ -140,28 +131,13 @@ fn a_text_is_read_in_utf_16_and_from_standard_input_and_a_packed_one_says_what_u
         assert_eq!(planned(file.to_str().unwrap()).unwrap(), whole);
         fs::write(&file, text.take(101).collect::<Vec<u8>>()).unwrap();
         let refused = planned(file.to_str().unwrap()).unwrap_err();
-        assert!(
-            refused.contains("it begins as UTF-16 and is none"),
-            "{refused}"
-        );
+        assert!(refused.contains("it begins as UTF-16"), "{refused}");
     }
-    let mut show = tool();
-    show.args(["show", "--topology", "-"]).stdin(Stdio::piped());
-    let mut show = show.stdout(Stdio::piped()).spawn().unwrap();
-    show.stdin
-        .take()
-        .unwrap()
-        .write_all(WHOLE.as_bytes())
-        .unwrap();
-    let shown = show.wait_with_output().unwrap();
-    assert!(shown.status.success());
+    let shown = Answer::to(tool().args(["show", "--topology", "-"]), WHOLE.as_bytes());
     let file = place.file("matrix.txt", WHOLE);
-    assert_eq!(
-        String::from_utf8(shown.stdout)
-            .unwrap()
-            .replace("file `-`", "it"),
-        printed(&["show", "--topology", &file]).replace(&format!("file `{file}`"), "it")
-    );
+    let of_file = printed(&format!("show --topology {file}"));
+    let of_file = of_file.replace(&format!("file `{file}`"), "file `-`");
+    assert_eq!(shown.ends(0).out, of_file);
     for (head, program) in [
         (&b"\x1f\x8b\x08"[..], "zcat"),
         (b"BZh9", "bzcat"),
@@ -188,47 +164,41 @@ fn nics_of_a_second_file_are_shown_beside_amd_s_gpus_and_given_to_none() {
          0000:15:00.0 rdma1 (MT4129 - X) fw 28.1 port 1 (DOWN) ==> eth3 (Down)\n",
     ] {
         let links = place.file("links.txt", links);
-        let output = run(&["import", &gpus, &links]);
-        assert_eq!(output.status.code(), Some(0));
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            said.contains("not where the NICs stand, so no GPU gets one"),
-            "{said}"
-        );
-        let node = place.file("node.json", &String::from_utf8(output.stdout).unwrap());
-        let json: serde_json::Value =
-            serde_json::from_str(&printed(&["show", "--topology", &node, "--json"])).unwrap();
-        let nics = json["nics"].as_array().unwrap();
+        let import = run(&format!("import {gpus} {links}"));
+        import.ends(0).says(&["so no GPU gets one"]);
+        let node = place.file("node.json", import.out);
+        let json = json(&format!("show --topology {node} --json"));
         let fact = |nic: &serde_json::Value| {
             let port = &nic["ports"][0];
-            format!(
-                "{} {} {} {}",
-                nic["name"], port["number"], port["state"], nic["netdevs"][0]
-            )
+            let facts = [
+                &nic["name"],
+                &port["number"],
+                &port["state"],
+                &nic["netdevs"][0],
+            ];
+            facts
+                .map(|fact| fact.to_string().replace('"', ""))
+                .join(" ")
         };
-        assert_eq!(
-            nics.iter().map(fact).collect::<Vec<_>>(),
-            [r#""rdma0" 1 "active" "eth2""#, r#""rdma1" 1 "down" "eth3""#]
-        );
-        assert_eq!(
-            planned(&node).unwrap(),
-            ["0 0 - none unknown any", "1 1 - none unknown any"]
-        );
+        let nics: Vec<_> = json["nics"].as_array().unwrap().iter().map(fact).collect();
+        assert_eq!(nics, ["rdma0 1 active eth2", "rdma1 1 down eth3"]);
+        let rows = ["0 0 - none unknown any", "1 1 - none unknown any"];
+        assert_eq!(planned(&node).unwrap(), rows);
     }
     // without `-v` the word in brackets is the interface's state
     let links = place.file("links.txt", "rdma0 port 1 ==> eth2 (Up)\n");
-    let output = run(&["import", &gpus, &links]);
-    assert!(!String::from_utf8(output.stdout).unwrap().contains("active"));
+    assert!(
+        !run(&format!("import {gpus} {links}"))
+            .out
+            .contains("active")
+    );
     for (first, second, why) in [
-        (&gpus, &gpus, "no NIC in the second file"),
+        (&gpus, &gpus, "no NIC in the second"),
         (&links, &links, "which the first is not"),
     ] {
-        let output = run(&["import", first, second]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            output.status.code() == Some(1) && said.contains(why),
-            "{said}"
-        );
+        run(&format!("import {first} {second}"))
+            .ends(1)
+            .says(&[why]);
     }
 }
 
@@ -243,10 +213,7 @@ fn cases_from_public_threads_are_read_as_a_person_reads_them() {
         return println!("skipped: no collection of pasted texts beside the checkout");
     }
     let right: [(&str, Right); 6] = [
-        (
-            "cut-without-nics",
-            Err("line 4: the row of `GPU2` ends after 3 of 4 cells"),
-        ),
+        ("cut-without-nics", Err("line 4: the row of `GPU2`")),
         (
             "glued-affinity",
             Ok(&[

@@ -1,131 +1,79 @@
 //! What outputs tell a reader that sees them for the first time: whose choice it is, what a device is called, what to do.
 
-use crate::{Place, machines, printed, run};
-use std::path::Path;
-
-/// What a command prints, without its line ends and columns.
-fn unfolded(arguments: &[&str]) -> String {
-    printed(arguments)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-}
+use super::answer::checkout;
+use super::*;
 
 #[test]
 fn nics_of_efa_and_slingshot_read_as_libfabrics_choice_and_as_no_fault() {
     for machine in ["aws-p5", "aws-g5", "frontier"] {
-        let of = |command: &[&str]| unfolded(&[command, &["--machine", machine]].concat());
-        for text in [
-            of(&["show"]),
-            of(&["plan", "--gpus-per-task", "1"]),
-            of(&["show", "--gpu", "all"]),
-        ] {
-            assert!(
-                text.contains("libfabric chooses") && text.contains("left alone"),
-                "{machine}: {text}"
-            );
-            assert!(
-                text.contains(" through libfabric, which chooses the NIC"),
-                "{machine}: {text}"
-            );
-            for fault in ["no NIC", "left out", "none"] {
-                assert!(!text.contains(fault), "{machine}: `{fault}`: {text}");
-            }
+        for command in ["show", "plan --gpus-per-task 1", "show --gpu all"] {
+            let answer = run(&format!("{command} --machine {machine}"));
+            answer.says(&[
+                "libfabric chooses",
+                "left alone",
+                " through libfabric, which chooses",
+            ]);
+            answer.lacks(&["no NIC", "left out", "none"]);
         }
-        let map = run(&["map", "--format", "sglang", "--machine", machine]);
-        assert!(
-            String::from_utf8_lossy(&map.stderr).contains("libfabric chooses"),
-            "{machine}"
-        );
-        let check = of(&["check", "--only", "node"]);
-        assert!(
-            check.contains(", among which libfabric chooses"),
-            "{machine}: {check}"
-        );
+        let map = run(&format!("map --format sglang --machine {machine}"));
+        assert!(map.err.contains("libfabric chooses"), "{map}");
+        run(&format!("check --only node --machine {machine}"))
+            .says(&[", among which libfabric chooses"]);
     }
 }
 
 #[test]
 fn a_list_that_lacks_another_nodes_interfaces_is_printed_with_a_note_on_what_to_add() {
-    let said = |machine: &str, words: &str| {
-        let output = run(&[
-            "plan",
-            "--machine",
-            machine,
-            "--gpus-per-task",
-            "1",
-            "--env",
-            "--words",
-            words,
-        ]);
-        let lists = String::from_utf8(output.stdout)
-            .unwrap()
-            .matches(" export UCX_NET_DEVICES=")
-            .count();
-        (lists, String::from_utf8(output.stderr).unwrap())
-    };
-    let (lists, note) = said("dgx-h100", "rail");
-    assert_eq!((lists, note.lines().count()), (8, 1), "{note}");
-    assert!(
-        note.contains("`UCX_NET_DEVICES` lacks the node's IP interfaces"),
-        "{note}"
-    );
-    assert!(
-        note.trim_end()
-            .ends_with("run this on the node, or add them, as `,eth0,lo`"),
-        "{note}"
-    );
-    assert_eq!(said("dgx-h100", "rail,env=nccl"), (0, String::new()));
-    assert_eq!(said("aws-p5", "rail"), (0, String::new()));
+    for (machine, words, lists, notes) in [
+        ("dgx-h100", "rail", 8, 1),
+        ("dgx-h100", "rail,env=nccl", 0, 0),
+        ("aws-p5", "rail", 0, 0),
+    ] {
+        let plan = run(&format!(
+            "plan --machine {machine} --gpus-per-task 1 --env --words {words}"
+        ));
+        let found = plan.out.matches(" export UCX_NET_DEVICES=").count();
+        assert_eq!((found, plan.err.lines().count()), (lists, notes), "{plan}");
+        let told = [
+            "`UCX_NET_DEVICES` lacks the node's IP",
+            "add them, as `,eth0,lo`",
+        ];
+        told.iter()
+            .take(2 * notes)
+            .for_each(|told| assert!(plan.err.contains(told), "{plan}"));
+    }
 }
 
 #[test]
 fn every_gpu_of_a_known_machine_has_its_model() {
     for machine in machines() {
-        let text = printed(&["show", "--machine", &machine]);
-        assert!(!text.contains("model unknown"), "{machine}: {text}");
+        run(&format!("show --machine {machine}")).lacks(&["model unknown"]);
     }
-    assert!(printed(&["show", "--machine", "frontier"]).contains("AMD Instinct MI250X"));
+    run("show --machine frontier").says(&["AMD Instinct MI250X"]);
 }
 
 #[test]
 fn a_note_of_check_with_a_remedy_tells_it_and_one_without_does_not() {
     let place = Place::new("note");
     let line = place.file("plugstack.conf", "required libnic_placement.so\n");
-    let fresh = unfolded(&[
-        "check",
-        "--machine",
-        "dgx-h100",
-        "--only",
-        "plugstack",
-        "--plugstack",
-        &line,
-    ]);
-    let told = "`optional` is enough do one `optional` line with the plugin's full path: in plugstack.conf";
+    let fresh = run(&format!(
+        "check --machine dgx-h100 --only plugstack --plugstack {line}"
+    ));
+    fresh.says(&["`optional` is enough do one `optional` line"]);
+    let topology = r#"{"format": "nic-placement topology", "version": 1, "name": "login"}"#;
+    let topology = place.file("login.json", topology);
+    let login = run(&format!("check --only node --topology {topology}"));
+    login.lacks(&[" do "]);
     assert!(
-        fresh.starts_with("note ") && fresh.contains(told),
-        "{fresh}"
-    );
-    let topology = "{\"format\": \"nic-placement topology\", \"version\": 1, \"name\": \"login\"}";
-    let login = unfolded(&[
-        "check",
-        "--only",
-        "node",
-        "--topology",
-        &place.file("login.json", topology),
-    ]);
-    assert!(
-        login.starts_with("note ") && !login.contains(" do "),
-        "{login}"
+        fresh.out.starts_with("note ") && login.out.starts_with("note "),
+        "{fresh}{login}"
     );
 }
 
 #[test]
 fn json_tells_its_format_and_version() {
     for command in ["plan --json", "show --gpu 0 --json", "check --json"] {
-        let command: Vec<&str> = command.split(' ').collect();
-        let output = run(&[&command[..], &["--machine", "gh200"]].concat());
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let document = json(&format!("{command} --machine gh200"));
         let format = document["format"].as_str().unwrap();
         assert!(format.starts_with("nic-placement ") && document["version"].is_u64());
     }
@@ -133,49 +81,31 @@ fn json_tells_its_format_and_version() {
 
 #[test]
 fn what_is_there_once_is_counted_so() {
-    let count = |text: &str| {
-        (text.contains(" 1 GPUs") || text.contains(" 1 devices") || text.contains(" 1 nodes"))
-            .then(|| text.to_string())
-    };
-    for command in [
-        &["check"][..],
-        &["plan"],
-        &["plan", "--svg"],
-        &["show"],
-        &["plan", "--json"],
-    ] {
-        assert_eq!(
-            count(&unfolded(&[command, &["--machine", "gh200"]].concat())),
-            None
-        );
+    let plural = [" 1 GPUs", " 1 devices", " 1 nodes"];
+    for command in ["check", "plan", "plan --svg", "show", "plan --json"] {
+        run(&format!("{command} --machine gh200")).lacks(&plural);
     }
-    let fixture = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/measure/bare-n0.json");
-    let merged = unfolded(&["verify", "--merge", fixture.to_str().unwrap()]);
+    let fixture = checkout("tests/machines/measure/bare-n0.json");
+    let merged = run(&format!("verify --merge {}", fixture.display()));
     assert!(
-        merged.starts_with("1 node, ") && count(&merged).is_none(),
+        merged.lacks(&plural).out.starts_with("1 node, "),
         "{merged}"
     );
 }
 
 #[test]
 fn an_audit_names_devices_as_people_do() {
-    let fixture = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/audit/alike.json");
-    let audit = unfolded(&["audit", fixture.to_str().unwrap()]);
-    assert!(
-        audit.contains("8 NICs ConnectX-7 at PIX") && audit.contains("E810-C"),
-        "{audit}"
-    );
-    assert!(
-        !audit.contains("15b3:") && !audit.contains("verbs"),
-        "{audit}"
-    );
+    let fixture = checkout("tests/machines/audit/alike.json");
+    let audit = run(&format!("audit {}", fixture.display()));
+    audit
+        .says(&["8 NICs ConnectX-7 at PIX", "E810-C"])
+        .lacks(&["15b3:", "verbs"]);
 }
 
 #[test]
 fn a_line_of_the_tree_stays_one_line_at_80_columns() {
     for machine in machines() {
-        let Some(text) =
-            crate::on_a_terminal_of(80, &format!("show --color never --machine {machine}"), &[])
+        let Some(text) = on_columns(80, &format!("show --color never --machine {machine}"), &[])
         else {
             return;
         };
@@ -183,20 +113,17 @@ fn a_line_of_the_tree_stays_one_line_at_80_columns() {
         // a GPU may have more NICs than fit on a line
         let broken = tree.filter(|line| !line.contains("─ ") && !line.contains(":1 "));
         assert_eq!(broken.collect::<Vec<_>>(), [""; 0], "{machine}");
-        assert_eq!(
-            text.lines().find(|line| line.chars().count() > 80),
-            None,
-            "{machine}"
-        );
+        fits(&text, 80);
     }
 }
 
 #[test]
 fn a_word_for_a_path_is_explained_below_where_it_stands_and_no_other_is() {
-    let of = |command: &[&str]| unfolded(&[command, &["--machine", "dgx-h100"]].concat());
     let near = "between GPU and NIC: PIX at most one PCIe switch";
     let all = format!("{near}, NODE host bridges of one NUMA node, SYS different NUMA nodes");
-    assert!(of(&["show"]).contains(&all) && of(&["show", "--gpu", "0"]).contains(&all));
-    let plan = of(&["plan"]);
-    assert!(plan.contains(near) && !plan.contains("NODE host"), "{plan}");
+    run("show --machine dgx-h100").says(&[&all]);
+    run("show --gpu 0 --machine dgx-h100").says(&[&all]);
+    run("plan --machine dgx-h100")
+        .says(&[near])
+        .lacks(&["NODE host"]);
 }

@@ -1,209 +1,141 @@
 //! Where a command writes its file, and what it leaves alone.
 
-use crate::{Place, run, tool};
+use super::*;
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
-use std::path::Path;
-use std::process::Command;
 
 /// Each command that writes a file, without the file's name.
-const WRITERS: [&[&str]; 3] = [
-    &["import", "--live", "-o"],
-    &["refresh", "-o"],
-    &["map", "--machine", "dgx-h100", "-o"],
+const WRITERS: [&str; 3] = [
+    "import --live -o",
+    "refresh -o",
+    "map --machine dgx-h100 -o",
 ];
 
-fn refused(writer: &[&str], place: &Path, why: &str) {
-    let output = run(&[writer, &[place.to_str().unwrap()]].concat());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(
-        output.status.code(),
-        Some(1),
-        "{writer:?} {}: {said}",
-        place.display()
-    );
-    let last = said.lines().last().unwrap_or_default();
-    assert!(
-        last.contains(&format!("`{}` is {why}", place.display())),
-        "{writer:?}: {said}"
-    );
+fn writer(words: &str, file: impl AsRef<OsStr>) -> Answer {
+    Answer::of(tool().args(words.split(' ')).arg(file))
+}
+
+#[track_caller]
+fn refused(words: &str, place: &str, why: &str) {
+    let answer = writer(words, place);
+    let last = answer.ends(1).err.lines().last().unwrap_or_default();
+    assert!(last.contains(&format!("`{place}` is {why}")), "{answer}");
+}
+
+fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+fn mode(file: &str) -> u32 {
+    fs::metadata(file).unwrap().permissions().mode() & 0o7777
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_replaced() {
+fn what_is_no_regular_file_is_not_replaced_and_a_folder_that_does_not_exist_is_not_made() {
     let place = Place::new("odd");
-    let folder = place.0.join("folder");
-    fs::create_dir(&folder).unwrap();
-    let pipe = folder.join("pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let (target, link, dangling) = (
-        folder.join("target"),
-        folder.join("link"),
-        folder.join("dangling"),
-    );
-    fs::write(&target, "kept").unwrap();
-    symlink(&target, &link).unwrap();
-    symlink("nowhere", &dangling).unwrap();
+    place.file("folder/target", "kept");
+    let at = |name: &str| place.at(&format!("folder/{name}"));
+    let made = Command::new("mkfifo").arg(at("pipe")).status();
+    assert!(made.unwrap().success());
+    symlink(at("target"), at("link")).unwrap();
+    symlink("nowhere", at("dangling")).unwrap();
+    // one that others made: a test that fails must not cost the machine its own
+    let device = Command::new("mknod")
+        .args([&at("null"), "c", "1", "3"])
+        .output();
+    let has_device = device.is_ok_and(|made| made.status.success());
+    let folder = place.at("folder");
     let before = names(&folder);
-    for writer in WRITERS {
-        refused(writer, &pipe, "a named pipe");
-        refused(writer, &link, "a symbolic link");
-        refused(writer, &dangling, "a symbolic link");
-        refused(writer, &folder, "a directory");
-        assert_eq!(
-            names(&folder),
-            before,
-            "{writer:?}: nothing is left beside it"
-        );
-    }
-    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
-}
-
-#[test]
-fn a_folder_that_does_not_exist_is_not_made() {
-    let place = Place::new("no-folder");
-    let folder = place.0.join("nonexistent");
-    for writer in WRITERS {
-        let output = run(&[writer, &[folder.join("x").to_str().unwrap()]].concat());
-        assert_eq!(
-            (output.status.code(), folder.exists()),
-            (Some(1), false),
-            "{writer:?}: {output:?}"
-        );
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for words in WRITERS {
+        refused(words, &at("pipe"), "a named pipe");
+        refused(words, &at("link"), "a symbolic link");
+        refused(words, &at("dangling"), "a symbolic link");
+        refused(words, &folder, "a directory");
+        if has_device {
+            refused(words, &at("null"), "a character device");
+        }
+        // nothing is left beside it
+        assert_eq!(names(&folder), before, "{words}");
+        let nowhere = place.at("nonexistent");
+        let answer = writer(words, format!("{nowhere}/x"));
+        let why = format!("the folder `{nowhere}` does not");
         assert!(
-            writer[0] != "refresh"
-                || said.contains(&format!("the folder `{}` does not exist", folder.display())),
-            "{said}"
+            !words.starts_with("refresh") || answer.err.contains(&why),
+            "{answer}"
         );
+        assert!(!fs::exists(&nowhere).unwrap(), "{}", answer.ends(1));
     }
+    let kind = |name: &str| fs::symlink_metadata(at(name)).unwrap().file_type();
+    assert!(kind("pipe").is_fifo() && kind("link").is_symlink());
+    assert!(!has_device || kind("null").is_char_device());
+    assert_eq!(place.read("folder/target"), "kept");
 }
 
 #[test]
 fn a_file_is_written_whole_beside_a_link_with_the_name_of_the_new_one() {
     let place = Place::new("whole");
-    let (file, other, link) = (
-        place.0.join("m.json"),
-        place.file("other", "other"),
-        place.0.join("m.new"),
-    );
-    symlink(&other, &link).unwrap();
-    let written = || {
-        run(&[
-            "map",
-            "--machine",
-            "dgx-h100",
-            "--format",
-            "mooncake",
-            "-o",
-            file.to_str().unwrap(),
-        ])
-    };
+    symlink(place.file("other", "other"), place.at("m.new")).unwrap();
     for _ in 0..2 {
-        assert_eq!(written().status.code(), Some(0));
-        let text = fs::read_to_string(&file).unwrap();
-        assert!(
-            text.contains(r#""cuda:1": [["mlx5_3"], ["mlx5_0","#) && text.ends_with("\n}\n"),
-            "{text}"
-        );
-        assert_eq!(fs::read_to_string(&link).unwrap(), "other");
-        assert!(file.symlink_metadata().unwrap().is_file());
+        run(&format!(
+            "map --machine dgx-h100 --format mooncake -o {}",
+            place.at("m.json")
+        ))
+        .ends(0);
+        let text = place.read("m.json");
+        let map = r#""cuda:1": [["mlx5_3"], ["mlx5_0","#;
+        assert!(text.contains(map) && text.ends_with("\n}\n"), "{text}");
+        assert_eq!(place.read("m.new"), "other");
+        assert!(fs::symlink_metadata(place.at("m.json")).unwrap().is_file());
     }
-}
-
-/// One that others made: a test that fails must not cost the machine its own.
-#[test]
-fn a_device_is_not_replaced() {
-    let place = Place::new("device");
-    let device = place.0.join("null");
-    let made = Command::new("mknod")
-        .arg(&device)
-        .args(["c", "1", "3"])
-        .output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        return println!("skipped: no right to make a device");
-    }
-    for writer in WRITERS {
-        refused(writer, &device, "a character device");
-        assert!(
-            fs::symlink_metadata(&device)
-                .unwrap()
-                .file_type()
-                .is_char_device()
-        );
-    }
-}
-
-fn text(tool: &mut Command) -> String {
-    let output = tool.output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn mode(file: &Path) -> u32 {
-    fs::metadata(file).unwrap().permissions().mode() & 0o7777
 }
 
 #[test]
 fn a_regular_file_is_replaced_and_its_readers_stay_but_those_of_the_node_file_are_all() {
     let place = Place::new("regular");
-    for writer in WRITERS {
+    for words in WRITERS {
+        let is_node_file = words.starts_with("refresh");
         for old in [0o600, 0o664] {
             let file = place.file("file", "old");
-            fs::set_permissions(&file, Permissions::from_mode(old)).unwrap();
+            Place::mode(&file, old);
             // only root may
-            let is_another_s =
-                chown(&file, Some(61234), Some(61234)).is_ok() && writer[0] != "refresh";
-            let output = run(&[writer, &[&file]].concat());
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(0), "{writer:?}: {said}");
-            let begins = if writer[0] == "refresh" {
+            let is_another_s = chown(&file, Some(61234), Some(61234)).is_ok() && !is_node_file;
+            writer(words, &file).ends(0);
+            let begins = if is_node_file {
                 "nic-placement node file "
             } else {
                 "{"
             };
             assert!(
                 fs::read(&file).unwrap().starts_with(begins.as_bytes()),
-                "{writer:?}"
+                "{words}"
             );
-            let new = if writer[0] == "refresh" { 0o644 } else { old };
-            assert_eq!(mode(Path::new(&file)), new, "{writer:?}");
+            assert_eq!(
+                mode(&file),
+                if is_node_file { 0o644 } else { old },
+                "{words}"
+            );
             let facts = fs::metadata(&file).unwrap();
-            let owner = if is_another_s {
-                (61234, 61234)
-            } else {
-                (facts.uid(), facts.gid())
-            };
-            assert_eq!((facts.uid(), facts.gid()), owner, "{writer:?}");
+            let owner = (facts.uid(), facts.gid());
+            assert!(
+                !is_another_s || owner == (61234, 61234),
+                "{words}: {owner:?}"
+            );
         }
-    }
-}
-
-#[test]
-fn a_new_file_has_the_readers_that_the_umask_leaves_but_the_node_file_has_all() {
-    let place = Place::new("umask");
-    for writer in WRITERS {
-        let file = place.0.join(writer[0]);
+        // a new file has the readers that the umask leaves
+        let new = place.at(words.split(' ').next().unwrap());
         let mut shell = Command::new("sh");
-        shell.args([
-            "-c",
-            "umask 027; exec \"$@\"",
-            "sh",
-            env!("CARGO_BIN_EXE_nic-placement"),
-        ]);
-        let output = shell.args(writer).arg(&file).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{writer:?}: {output:?}");
-        let new = if writer[0] == "refresh" { 0o644 } else { 0o640 };
-        assert_eq!(mode(&file), new, "{writer:?}");
+        shell.args(["-c", "umask 027; exec \"$@\"", "sh", TOOL]);
+        Answer::of(shell.args(words.split(' ')).arg(&new)).ends(0);
+        assert_eq!(
+            mode(&new),
+            if is_node_file { 0o644 } else { 0o640 },
+            "{words}"
+        );
     }
 }
 
@@ -211,80 +143,37 @@ fn a_new_file_has_the_readers_that_the_umask_leaves_but_the_node_file_has_all() 
 fn a_file_may_have_a_name_that_is_not_utf_8() {
     let place = Place::new("odd-name");
     let file = place.0.join(OsStr::from_bytes(b"bad\xffname.json"));
-    for (writer, status) in [(WRITERS[0], 0), (WRITERS[2], 0), (WRITERS[1], 1)] {
-        let output = tool().args(writer).arg(&file).output().unwrap();
-        assert_eq!(output.status.code(), Some(status), "{writer:?}: {output:?}");
+    for (words, status) in [(WRITERS[0], 0), (WRITERS[2], 0), (WRITERS[1], 1)] {
+        writer(words, &file).ends(status);
     }
-    assert_eq!(
-        fs::read_dir(&place.0).unwrap().count(),
-        1,
-        "nothing is left beside it"
-    );
-    let measured = tool()
-        .args(["verify", "--bytes", "-o"])
-        .arg(&file)
-        .args(["--", "true"])
-        .output()
-        .unwrap();
-    assert!(
-        measured.status.success() && measured.stderr.is_empty(),
-        "{measured:?}"
-    );
+    assert_eq!(fs::read_dir(&place.0).unwrap().count(), 1);
+    let mut measures = tool();
+    measures.args(["verify", "--bytes", "-o"]).arg(&file);
+    Answer::of(measures.args(["--", "true"])).is(0, "", "");
     // as `reports/*` names it
-    let check = place.file("check.json", &text(tool().args(["check", "--json"])));
-    fs::rename(&check, &file).unwrap();
-    assert!(text(tool().arg("audit").arg(&file)).starts_with("1 node "));
-    let mut verify = tool();
-    let measured = verify
-        .args(["verify", "--json", "--", "true"])
-        .output()
-        .unwrap();
-    fs::write(&file, measured.stderr).unwrap();
-    assert!(text(tool().args(["verify", "--merge"]).arg(&file)).starts_with("1 node"));
+    fs::write(&file, run("check --json").out).unwrap();
+    assert!(writer("audit", &file).out.starts_with("1 node "));
+    fs::write(&file, run("verify --json -- true").err).unwrap();
+    assert!(writer("verify --merge", &file).out.starts_with("1 node"));
 }
 
 #[test]
 fn a_folder_or_file_that_shows_nothing_of_a_node_replaces_no_description() {
     let place = Place::new("nothing");
-    let (empty, kept) = (place.0.join("empty"), place.file("node.json", "kept"));
+    let (empty, kept) = (place.at("empty"), place.file("node.json", "kept"));
     fs::create_dir(&empty).unwrap();
-    let nothing = place.file(
-        "nothing.json",
-        r#"{"format": "nic-placement topology", "version": 1, "name": "n"}"#,
-    );
-    for from in [empty.to_str().unwrap(), &nothing] {
+    let nothing = r#"{"format": "nic-placement topology", "version": 1, "name": "n"}"#;
+    let nothing = place.file("nothing.json", nothing);
+    for from in [&empty, &nothing] {
         for format in ["json", "nccl"] {
-            let output = run(&["import", from, "--to", format, "-o", &kept]);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(1), "{from}: {said}");
-            assert!(
-                said.contains(&format!("`{from}` shows nothing of a node")),
-                "{said}"
-            );
-            assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+            let import = run(&format!("import {from} --to {format} -o {kept}"));
+            import.ends(1).says(&[&format!("`{from}` shows nothing")]);
+            assert_eq!(place.read("node.json"), "kept");
         }
     }
-    fs::create_dir_all(empty.join("sys/devices/system/node/node0")).unwrap();
-    fs::write(empty.join("sys/devices/system/node/node0/cpulist"), "0-3\n").unwrap();
-    fs::write(empty.join("sys/devices/system/node/online"), "0\n").unwrap();
-    let output = run(&["import", empty.to_str().unwrap(), "-o", &kept]);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        fs::read_to_string(&kept).unwrap().contains("0-3"),
-        "a node without devices is one"
-    );
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
+    // a node without devices is one
+    place.file("empty/sys/devices/system/node/node0/cpulist", "0-3\n");
+    place.file("empty/sys/devices/system/node/online", "0\n");
+    run(&format!("import {empty} -o {kept}")).ends(0);
+    assert!(place.read("node.json").contains("0-3"));
 }

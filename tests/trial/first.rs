@@ -1,6 +1,7 @@
 //! tests/gpu/first.sh as it is, on a played node: a DGX H100's /sys, a played driver, a real Slurm. One program lies, another hangs.
 
 use super::Played;
+use super::answer::{TOOL, printed};
 use nic_placement_core::topology::{NicKind, PciAddress, Topology};
 use nic_placement_fleet::trial::report::{self, TrialReport};
 use nic_placement_node::platform;
@@ -59,17 +60,13 @@ impl First {
             let entry = entry.unwrap();
             fs::copy(entry.path(), first.path("pack").join(entry.file_name())).unwrap();
         }
-        fs::copy(
-            env!("CARGO_BIN_EXE_nic-placement"),
-            first.path("pack/bin/nic-placement"),
-        )
-        .unwrap();
+        fs::copy(TOOL, first.path("pack/bin/nic-placement")).unwrap();
         fs::copy(plugin, first.path("pack/lib/libnic_placement.so")).unwrap();
         Some(first)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.played.0.join(name)
+        self.played.0.0.join(name)
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -93,14 +90,10 @@ impl First {
 
     /// The played node, and the programs that know it; `lie` changes what `nvidia-smi topo -m` prints.
     fn play(&self, topology: &Topology, lie: impl Fn(String) -> String) {
-        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"));
-        let words = |words: &[&str]| self.run_to_end(tool, words);
+        let words = |words: &[&str]| self.run_to_end(Path::new(TOOL), words);
         let at = |name: &str| self.path(name).display().to_string();
-        fs::write(
-            self.path("manifest"),
-            words(&["snapshot", "--machine", MACHINE]),
-        )
-        .unwrap();
+        let of_machine = |words: &str| printed(&format!("{words} --machine {MACHINE}"));
+        self.write("manifest", &nic_placement_testing::snapshot_of(MACHINE));
         words(&["snapshot", "--unpack", &at("manifest"), &at("tree")]);
         let machine = self.root.join("tests/slurm/machine.sh");
         self.run_to_end(&machine, &["prepare", &at("tree"), &at("node")]);
@@ -109,11 +102,7 @@ impl First {
         self.write("node/proc/driver/nvidia/version", open);
         let parameters = "EnableMSI: 1\nRegistryDwords: \"PeerMappingOverride=1;\"\n";
         self.write("node/proc/driver/nvidia/params", parameters);
-        fs::write(
-            self.path("node.json"),
-            words(&["show", "--machine", MACHINE, "--json"]),
-        )
-        .unwrap();
+        self.write("node.json", &of_machine("show --json"));
         let graph = words(&["import", &at("node.json"), "--to", "nccl"]);
         self.write("graph.xml", &as_dumped(topology, &graph));
         self.write("topo", &lie(matrix(topology)));
@@ -123,7 +112,7 @@ impl First {
             "case \"$*\" in 'topo -m') cat topo ;; -q) cat q ;; -L) cat L ;; *) exit 1 ;; esac";
         self.program(
             "nvidia-smi",
-            &format!("cd {}\n{script}", self.played.0.display()),
+            &format!("cd {}\n{script}", self.played.0.0.display()),
         );
         // it does not heed the first signal either
         self.program("lspci", "trap '' TERM INT HUP\nsleep 300 & wait\nsleep 300");
@@ -154,7 +143,7 @@ impl First {
             .arg(self.path("node"))
             .args([cgroups, "env"])
             .arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()))
-            .arg(format!("LD_LIBRARY_PATH={}", self.played.0.display()))
+            .arg(format!("LD_LIBRARY_PATH={}", self.played.0.0.display()))
             .arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()))
             .arg(format!("PATH={}:{path}", self.path("bin").display()))
             .arg(format!("OUT={}", self.path("out").display()))
@@ -171,27 +160,21 @@ impl First {
 
     /// Processes that still name this test's folder in their environment or command line.
     fn left(&self) -> Vec<String> {
-        let ours = self.played.0.display().to_string();
-        let processes = fs::read_dir("/proc")
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path());
-        let numbered = processes.filter(|path| {
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            name.bytes().all(|digit| digit.is_ascii_digit())
-                && name != std::process::id().to_string()
-        });
-        let told = |path: &PathBuf| {
-            let text = |name| fs::read(path.join(name)).unwrap_or_default();
+        let ours = self.played.0.0.display().to_string();
+        let own = std::process::id().to_string();
+        let told = |process: fs::DirEntry| {
+            let name = process.file_name().to_string_lossy().into_owned();
+            let text = |file| fs::read(process.path().join(file)).unwrap_or_default();
             let all = [text("environ"), text("cmdline")].concat();
             let all = String::from_utf8_lossy(&all).into_owned();
-            all.contains(&ours).then_some(all)
+            let is_other = name.parse::<u32>().is_ok() && name != own;
+            (is_other && all.contains(&ours)).then_some(all)
         };
-        numbered.filter_map(|path| told(&path)).collect()
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(told)
+            .collect()
     }
 }
 
@@ -202,14 +185,10 @@ fn has_device_cgroups() -> bool {
 /// As `nvidia-smi topo -m` prints it.
 fn matrix(node: &Topology) -> String {
     let nics = node.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
-    let nics: Vec<_> = nics
-        .filter_map(|nic| Some((&nic.name, nic.address?)))
-        .collect();
-    let devices: Vec<_> = node.gpus.iter().map(|gpu| gpu.address).collect();
-    let devices: Vec<_> = devices
-        .into_iter()
-        .chain(nics.iter().map(|nic| nic.1))
-        .collect();
+    let nics = nics.filter_map(|nic| Some((&nic.name, nic.address?)));
+    let nics: Vec<_> = nics.collect();
+    let devices = node.gpus.iter().map(|gpu| gpu.address);
+    let devices: Vec<_> = devices.chain(nics.iter().map(|nic| nic.1)).collect();
     let gpus = node.gpus.len();
     let name = |at: usize| match at.checked_sub(gpus) {
         Some(nic) => format!("NIC{nic}"),
@@ -257,11 +236,8 @@ fn query(node: &Topology) -> String {
 
 fn list(node: &Topology) -> String {
     let line = |(at, gpu): (usize, &nic_placement_core::topology::Gpu)| {
-        format!(
-            "GPU {at}: {} (UUID: {})\n",
-            gpu.model.as_ref().unwrap(),
-            gpu.uuid.as_ref().unwrap()
-        )
+        let (model, uuid) = (gpu.model.as_ref().unwrap(), gpu.uuid.as_ref().unwrap());
+        format!("GPU {at}: {model} (UUID: {uuid})\n")
     };
     node.gpus.iter().enumerate().map(line).collect()
 }
@@ -279,10 +255,9 @@ fn as_dumped(node: &Topology, graph: &[u8]) -> String {
         put(gpu.address, element);
     }
     for (at, nic) in node.nics.iter().enumerate() {
-        let net = format!(
-            "<net name=\"{}\" dev=\"{at}\" speed=\"400000\" port=\"1\" gdr=\"1\"/>",
-            nic.name
-        );
+        let name = &nic.name;
+        let net =
+            format!("<net name=\"{name}\" dev=\"{at}\" speed=\"400000\" port=\"1\" gdr=\"1\"/>");
         put(nic.address.unwrap(), format!("<nic>{net}</nic>"));
     }
     text
@@ -290,10 +265,8 @@ fn as_dumped(node: &Topology, graph: &[u8]) -> String {
 
 /// GPU 2 and the first NIC are at SYS, in both rows.
 fn lying(matrix: String) -> String {
-    let mut lines: Vec<Vec<&str>> = matrix
-        .lines()
-        .map(|line| line.split('\t').collect())
-        .collect();
+    let cells = matrix.lines().map(|line| line.split('\t').collect());
+    let mut lines: Vec<Vec<&str>> = cells.collect();
     for (row, column, name) in [(3, 9, "GPU2"), (9, 3, "NIC0")] {
         assert_eq!(
             (lines[row][0], lines[row][column]),
@@ -306,11 +279,8 @@ fn lying(matrix: String) -> String {
 }
 
 fn strings(of: &Value) -> Vec<&str> {
-    of.as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one.as_str().unwrap())
-        .collect()
+    let all = of.as_array().unwrap().iter();
+    all.map(|one| one.as_str().unwrap()).collect()
 }
 
 #[track_caller]

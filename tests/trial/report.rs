@@ -1,34 +1,18 @@
 //! `trial FOLDER`: the report of raw outputs, of which each is another program's, foreign, or missing.
 
+use super::answer::{machines, printed, run};
+use super::{Answer, Place, checkout};
 use nic_placement_fleet::trial::report::{self, Near, TrialReport};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// The folder of a trial on two nodes that are a DGX H100.
-struct Trial(PathBuf);
-
-impl Drop for Trial {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn tool(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_nic-placement"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
+struct Trial(Place);
 
 impl Trial {
     fn new(name: &str) -> Trial {
-        let folder = format!("trial-report-{name}-{}", std::process::id());
-        let trial = Trial(Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder));
-        let _ = fs::remove_dir_all(&trial.0);
-        let node = tool(&["show", "--machine", "dgx-h100", "--json"]).stdout;
+        let trial = Trial(Place::new(&format!("trial-report-{name}")));
+        let node = printed("show --machine dgx-h100 --json");
         for number in ["0", "1"] {
-            fs::create_dir_all(trial.0.join("raw").join(number)).unwrap();
             trial.write(&format!("{number}/node.txt"), &node);
         }
         trial.write("releases.txt", "Linux\t6.8.0\nSlurm\t24.05.1\n");
@@ -37,22 +21,17 @@ impl Trial {
     }
 
     fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        fs::write(self.0.join("raw").join(name), text).unwrap();
-    }
-
-    fn make(&self) -> Output {
-        tool(&["trial", self.0.to_str().unwrap()])
+        self.0.file(&format!("raw/{name}"), text);
     }
 
     #[track_caller]
     fn report(&self) -> TrialReport {
-        let output = self.make();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        report::read(&fs::read(self.0.join("report.json")).unwrap()).unwrap()
+        run(&format!("trial {}", self.0.at(""))).ends(0);
+        report::read(self.0.read("report.json").as_bytes()).unwrap()
+    }
+
+    fn check(&self) -> Answer {
+        run(&format!("trial --check {}", self.0.at("")))
     }
 }
 
@@ -69,47 +48,30 @@ fn line(driver: &str, taken: &str) -> String {
 #[test]
 fn other_programs_pictures_are_compared_and_a_second_node_is_told_where_it_differs() {
     let trial = Trial::new("witnesses");
-    let matrix =
-        fs::read(Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/formats/matrix.txt"))
-            .unwrap();
+    let matrix = fs::read(checkout("tests/machines/formats/matrix.txt")).unwrap();
     trial.write("0/nvidia-smi-topo.txt", &matrix);
-    let other = tool(&["show", "--machine", "dgx-a100", "--json"]).stdout;
+    trial.write("0/lstopo.txt", trial.0.read("raw/0/node.txt"));
+    trial.write("1/lstopo.txt", printed("show --machine dgx-a100 --json"));
     for node in ["0", "1"] {
-        let node_s_own = fs::read(trial.0.join("raw").join(node).join("node.txt")).unwrap();
-        trial.write(
-            &format!("{node}/lstopo.txt"),
-            if node == "0" { &node_s_own } else { &other },
-        );
         trial.write(&format!("{node}/nccl.why"), "no `libnccl.so.2`\n");
     }
     let report = trial.report();
     let of = |program: &str| {
-        report
-            .witnesses
-            .iter()
-            .find(|of| of.program == program)
-            .unwrap()
+        let mut witnesses = report.witnesses.iter();
+        witnesses.find(|of| of.program == program).unwrap()
     };
     assert!(
         of("lstopo").agrees() && of("lstopo").compared > 80,
         "{report:?}"
     );
-    assert!(!of("lstopo (node 1)").differences.is_empty(), "{report:?}");
-    assert!(
-        !of("nvidia-smi topo -m").differences.is_empty(),
-        "another machine's matrix: {report:?}"
-    );
+    // of another machine
+    for program in ["lstopo (node 1)", "nvidia-smi topo -m"] {
+        assert!(!of(program).differences.is_empty(), "{report:?}");
+    }
     assert_eq!(of("NCCL").not_tried.as_deref(), Some("no `libnccl.so.2`"));
     assert_eq!(of("rdma link").not_tried.as_deref(), Some("no output"));
-    assert_eq!(
-        (report.nodes, report.releases["Slurm"].as_str()),
-        (2, "24.05.1")
-    );
-    assert!(
-        report.machine.starts_with("8 x NVIDIA H100"),
-        "{}",
-        report.machine
-    );
+    assert_eq!((report.nodes, &*report.releases["Slurm"]), (2, "24.05.1"));
+    assert!(report.machine.starts_with("8 x NVIDIA H100"), "{report:?}");
 }
 
 #[test]
@@ -120,10 +82,8 @@ fn each_way_has_what_the_driver_said_of_each_task() {
         + "slurmstepd: noise\n"
         + &line("0000:43:00.0", "0000:1b:00.0");
     trial.write("way-0.txt", lines);
-    trial.write(
-        "way-0-without.txt",
-        line("0000:1b:00.0", "0000:1b:00.0").replace("0-3", "0-111"),
-    );
+    let without = line("0000:1b:00.0", "0000:1b:00.0").replace("0-3", "0-111");
+    trial.write("way-0-without.txt", without);
     trial.write("way-1.command", "srun --ntasks-per-gpu=1\n");
     trial.write("way-1.why", "`srun` ended with 1\n");
     let report = trial.report();
@@ -135,26 +95,16 @@ fn each_way_has_what_the_driver_said_of_each_task() {
         (2, 1, 2),
         "{first:?}"
     );
-    assert_eq!(
-        (first.near, first.near_without),
-        (Near { near: 2, known: 2 }, Near { near: 0, known: 1 })
-    );
+    let [near, without] = [(2, 2), (0, 1)].map(|(near, known)| Near { near, known });
+    assert_eq!((&first.near, &first.near_without), (&near, &without));
     assert_eq!(first.memory["default"], 2);
     assert_eq!(first.differ, ["driver 0000:43:00.0, we 0000:1b:00.0"]);
     assert_eq!(second.not_tried.as_deref(), Some("`srun` ended with 1"));
     assert!(!report.played);
-    let text = fs::read_to_string(trial.0.join("report.md")).unwrap();
-    assert!(
-        text.contains("| `srun -n2 --gpus-per-task=1` | 2 | 1 | 0 |"),
-        "{text}"
-    );
-    let checked = tool(&["trial", "--check", trial.0.to_str().unwrap()]);
-    assert_eq!(
-        checked.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&checked.stdout)
-    );
+    let text = trial.0.read("report.md");
+    let row = "| `srun -n2 --gpus-per-task=1` | 2 | 1 | 0 |";
+    assert!(text.contains(row), "{text}");
+    trial.check().ends(0);
 }
 
 /// The report of `verify --bytes --json` on one node.
@@ -171,59 +121,42 @@ fn each_program_s_figure_is_read_from_its_own_text() {
     let perftest = "|    Stage     | # iterations | 50.0%ile |\nFinal:                   100      0.000   213.1   213.1    18767.0   18767.0        \
                     4692        4692\n";
     let nccl = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 477.5\n";
+    let osu = "# OSU MPI Bandwidth Test\n# Size      Bandwidth (MB/s)\n4194304     24500.7\n";
     for (name, text, expected) in [
         ("ib_write_bw", write_bw, 391.80),
         ("ucx_perftest", perftest, 18767.0),
-        (
-            "osu_bw",
-            "# OSU MPI Bandwidth Test\n# Size      Bandwidth (MB/s)\n4194304     24500.7\n",
-            24500.7,
-        ),
+        ("osu_bw", osu, 24500.7),
         ("all_reduce_perf", nccl, 477.5),
         ("copies", &line("0000:1b:00.0", "0000:1b:00.0"), 50.0),
     ] {
         for round in 1..=3 {
             trial.write(&format!("effect-{name}-near-{round}.txt"), text);
-            trial.write(
-                &format!("effect-{name}-default-{round}.why"),
-                "`srun` ended with 124",
-            );
+            let default = format!("effect-{name}-default-{round}.why");
+            trial.write(&default, "`srun` ended with 124");
         }
         trial.write(&format!("effect-{name}-far-1.txt"), "no figure here\n");
         // as ib_write_bw where it cannot tell the CPU's clock
         let zero = " 1048576    55           0.000000            0.000000            0.000000\n";
         trial.write(&format!("effect-{name}-far-2.txt"), zero);
-        trial.write(
-            &format!("effect-{name}-near-1.err"),
-            format!("srun: noise\n{MEASURED}\n{MEASURED}\n"),
-        );
+        let measured = format!("srun: noise\n{MEASURED}\n{MEASURED}\n");
+        trial.write(&format!("effect-{name}-near-1.err"), measured);
         let report = trial.report();
-        let effect = report
-            .effects
-            .iter()
-            .find(|of| of.figures.get("near").is_some_and(|of| of[&1] == expected));
+        let of_text =
+            |of: &&report::Effect| of.figures.get("near").is_some_and(|of| of[&1] == expected);
+        let effect = report.effects.iter().find(of_text);
         let effect = effect.unwrap_or_else(|| panic!("{name}: {report:?}"));
-        assert_eq!(
-            (effect.figures["near"].len(), effect.figures.len()),
-            (3, 1),
-            "{effect:?}"
-        );
-        assert_eq!(
-            effect.bytes["near"],
-            [("mlx5_0:1".to_string(), 2000)].into(),
-            "{effect:?}"
-        );
+        let counts = (effect.figures["near"].len(), effect.figures.len());
+        assert_eq!(counts, (3, 1), "{effect:?}");
+        let bytes = [("mlx5_0:1".to_string(), 2000)];
+        assert_eq!(effect.bytes["near"], bytes.into(), "{effect:?}");
     }
 }
 
 #[test]
 fn a_folder_that_is_none_and_outputs_of_any_bytes_end_in_words() {
     let trial = Trial::new("bad");
-    let none = tool(&["trial", "/nonexistent"]);
-    let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert_eq!(none.status.code(), Some(1));
-    assert!(said.contains("holds no trial"), "{said}");
-    assert_eq!(tool(&["trial"]).status.code(), Some(2));
+    run("trial /nonexistent").ends(1).says(&["holds no trial"]);
+    run("trial").ends(2);
     for (name, bytes) in [
         ("0/lstopo.txt", &b"<topology"[..]),
         ("0/nvidia-smi-topo.txt", &[0xff, 0, 7]),
@@ -237,58 +170,31 @@ fn a_folder_that_is_none_and_outputs_of_any_bytes_end_in_words() {
         trial.write(name, bytes);
     }
     let report = trial.report();
-    let folder = trial.0.to_str().unwrap();
-    assert!(
-        !report.to_json().contains(folder),
-        "a path may name a user: {report:?}"
-    );
-    assert_eq!(
-        report.ways[0].not_tried.as_deref(),
-        Some("no task answered")
-    );
-    let page = fs::read(trial.0.join("report.md")).unwrap();
-    assert!(!page.contains(&0x1b), "{}", String::from_utf8_lossy(&page));
+    // a path may name a user
+    assert!(!report.to_json().contains(&trial.0.at("")), "{report:?}");
+    let why = report.ways[0].not_tried.as_deref();
+    assert_eq!(why, Some("no task answered"));
+    assert!(!trial.0.read("report.md").contains('\x1b'));
     let empty = Trial::new("empty");
     empty.report();
-    let checked = tool(&["trial", "--check", empty.0.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert_eq!(checked.status.code(), Some(1), "{said}");
-    assert!(said.contains("nothing was compared"), "{said}");
+    empty.check().ends(1).says(&["nothing was compared"]);
 }
 
 #[test]
 fn the_near_and_the_far_side_are_assignments_that_a_shell_may_read() {
-    let said = |machine| {
-        String::from_utf8(tool(&["trial", "--sides", "--machine", machine]).stdout).unwrap()
-    };
-    let dgx = said("dgx-h100");
-    for line in [
-        "gpus=8",
-        "near_nic=mlx5_0",
-        "far_nic=mlx5_6",
-        "far_memory=1",
-        "far_cpus=56-111,168-223",
-    ] {
+    let sides = |machine: &str| printed(&format!("trial --sides --machine {machine}"));
+    let dgx = sides("dgx-h100");
+    let facts = "gpus=8 near_nic=mlx5_0 far_nic=mlx5_6 far_memory=1 far_cpus=56-111,168-223";
+    for line in facts.split(' ') {
         assert!(
             dgx.lines().any(|other| other == line),
             "{line} is not in {dgx}"
         );
     }
-    for machine in String::from_utf8(tool(&["machines"]).stdout)
-        .unwrap()
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-    {
-        let letters = |line: &str| {
-            line.starts_with('#')
-                || line
-                    .chars()
-                    .all(|letter| letter.is_ascii_alphanumeric() || "_=,-.".contains(letter))
-        };
-        assert!(
-            said(machine).lines().all(letters),
-            "{machine}: {}",
-            said(machine)
-        );
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_=,-.".contains(letter);
+    for machine in machines() {
+        let sides = sides(&machine);
+        let is_fine = |line: &str| line.starts_with('#') || line.chars().all(is_plain);
+        assert!(sides.lines().all(is_fine), "{machine}: {sides}");
     }
 }

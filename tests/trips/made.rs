@@ -21,6 +21,7 @@ struct Device {
 }
 
 fn device() -> impl Strategy<Value = Device> {
+    use prop::sample::select;
     let role = [
         None,
         Some(NicRole::Compute),
@@ -34,26 +35,21 @@ fn device() -> impl Strategy<Value = Device> {
         PortState::Unknown,
     ];
     let rate = [None, Some(100), Some(25_000), Some(400_000)];
-    (
-        any::<bool>(),
-        0usize..3,
-        prop::option::of(0u32..2),
-        prop::sample::select(role.to_vec()),
-        prop::sample::select(state.to_vec()),
-        prop::sample::select(rate.to_vec()),
-        prop::sample::select(PathType::ALL.to_vec()),
+    let numa = prop::option::of(0u32..2);
+    let port = (select(state.to_vec()), select(rate.to_vec()));
+    let place = (any::<bool>(), 0usize..3, numa, select(role.to_vec()));
+    let all = (place, port, select(PathType::ALL.to_vec()));
+    all.prop_map(
+        |((is_gpu, switch, numa_node, role), (state, rate_mbps), kind)| Device {
+            is_gpu,
+            switch,
+            numa_node,
+            role,
+            state,
+            rate_mbps,
+            kind,
+        },
     )
-        .prop_map(
-            |(is_gpu, switch, numa_node, role, state, rate_mbps, kind)| Device {
-                is_gpu,
-                switch,
-                numa_node,
-                role,
-                state,
-                rate_mbps,
-                kind,
-            },
-        )
 }
 
 pub fn machines() -> impl Strategy<Value = Topology> {
@@ -61,47 +57,38 @@ pub fn machines() -> impl Strategy<Value = Topology> {
     let devices = prop::collection::vec(device(), 0..14);
     (name, devices, any::<bool>(), any::<bool>()).prop_map(|(name, devices, states, is_intel)| {
         let mut topology = Topology::empty(name, Provenance::File("made".to_string()));
-        let intel = X86 {
+        let x86 = Some(X86 {
             vendor: CpuVendor::Intel,
             family: 6,
             model: 143,
-        };
-        topology.processor = is_intel.then_some(Processor {
-            arch: Arch::X86,
-            x86: Some(intel),
         });
+        let arch = Arch::X86;
+        topology.processor = is_intel.then_some(Processor { arch, x86 });
         for os_index in 0..2u32 {
-            let cpus = (os_index * 8..os_index * 8 + 8).collect();
-            let distances = (0..2)
-                .map(|other| if other == os_index { 10 } else { 21 })
-                .collect();
+            let own = os_index * 8..os_index * 8 + 8;
+            let distance = |other| if other == os_index { 10 } else { 21 };
             topology.numa_nodes.push(NumaNode {
                 os_index,
-                cpus,
-                distances,
+                cpus: own.clone().collect(),
+                distances: (0..2).map(distance).collect(),
                 package: Some(os_index),
             });
-            topology
-                .pus
-                .extend((os_index * 8..os_index * 8 + 8).map(|cpu| Pu {
-                    os_index: cpu,
-                    package: os_index,
-                    core: cpu % 8,
-                }));
+            let pu = |cpu| Pu {
+                os_index: cpu,
+                package: os_index,
+                core: cpu % 8,
+            };
+            topology.pus.extend(own.map(pu));
         }
         for (index, device) in devices.iter().enumerate() {
             add(&mut topology, index as u32, device);
         }
-        for (gpu, gpus_kind) in topology
-            .gpus
-            .iter()
-            .zip(devices.iter().map(|device| device.kind))
-        {
+        for (gpu, of_gpu) in topology.gpus.iter().zip(&devices) {
             for (nic, device) in topology.nics.iter().zip(&devices).filter(|_| states) {
-                let kind = gpus_kind.max(device.kind);
-                topology
-                    .stated_paths
-                    .extend(nic.address.map(|nic| ((gpu.address, nic), kind)));
+                let path = nic
+                    .address
+                    .map(|nic| ((gpu.address, nic), of_gpu.kind.max(device.kind)));
+                topology.stated_paths.extend(path);
             }
         }
         topology.sort();
@@ -114,6 +101,10 @@ fn add(topology: &mut Topology, index: u32, device: &Device) {
         tenths_gt: 320,
         width: 16,
     });
+    let link = PcieLink {
+        current: rate,
+        max: rate,
+    };
     let mut insert = |address: PciAddress, parent: PciParent, class: u32, vendor: u16| {
         topology.pci.insert(PciFunction {
             class: Some(class),
@@ -121,10 +112,7 @@ fn add(topology: &mut Topology, index: u32, device: &Device) {
             device: Some(0x1021),
             subsystem: Some((vendor, 1)),
             numa_node: device.numa_node,
-            link: PcieLink {
-                current: rate,
-                max: rate,
-            },
+            link,
             ..PciFunction::new(address, parent)
         });
     };
@@ -134,52 +122,38 @@ fn add(topology: &mut Topology, index: u32, device: &Device) {
         device,
         function: 0,
     };
+    let host = |domain: u32, bus: u8| PciParent::Host(HostBridge { domain, bus });
     let (address, parent) = match device.switch {
-        0 => (
-            at(index + 1, 0, 0),
-            PciParent::Host(HostBridge {
-                domain: index + 1,
-                bus: 0,
-            }),
-        ),
+        0 => (at(index + 1, 0, 0), host(index + 1, 0)),
         switch => {
             let bus = switch as u8 * 0x40;
-            let host = PciParent::Host(HostBridge { domain: 0, bus });
-            insert(at(0, bus, 1), host, 0x06_0400, 0x8086);
-            insert(
+            let [root, upstream, port] = [
+                at(0, bus, 1),
                 at(0, bus + 1, 0),
-                PciParent::Bridge(at(0, bus, 1)),
-                0x06_0400,
-                0x1000,
-            );
-            let port = at(0, bus + 2, index as u8);
-            insert(
-                port,
-                PciParent::Bridge(at(0, bus + 1, 0)),
-                0x06_0400,
-                0x1000,
-            );
+                at(0, bus + 2, index as u8),
+            ];
+            insert(root, host(0, bus), 0x06_0400, 0x8086);
+            insert(upstream, PciParent::Bridge(root), 0x06_0400, 0x1000);
+            insert(port, PciParent::Bridge(upstream), 0x06_0400, 0x1000);
             (at(0, bus + 3 + index as u8, 0), PciParent::Bridge(port))
         }
     };
     if device.is_gpu {
         insert(address, parent, 0x03_0200, 0x10de);
-        topology.gpus.push(Gpu {
+        let gpu = Gpu::new(address, GpuVendor::Nvidia);
+        return topology.gpus.push(Gpu {
             minor: Some(index),
-            ..Gpu::new(address, GpuVendor::Nvidia)
+            ..gpu
         });
-        return;
     }
     insert(address, parent, 0x02_0700, 0x15b3);
+    let port = Port::new(1, device.state, LinkLayer::InfiniBand, device.rate_mbps);
+    let nic = Nic::new(format!("mlx5_{index}").parse().unwrap(), NicKind::Verbs);
+    let (role, ports) = (device.role, vec![port]);
     topology.nics.push(Nic {
         address: Some(address),
-        role: device.role,
-        ports: vec![Port::new(
-            1,
-            device.state,
-            LinkLayer::InfiniBand,
-            device.rate_mbps,
-        )],
-        ..Nic::new(format!("mlx5_{index}").parse().unwrap(), NicKind::Verbs)
+        role,
+        ports,
+        ..nic
     });
 }

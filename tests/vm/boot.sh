@@ -177,18 +177,4 @@ timeout --foreground -k 5 "${VM_LIMIT:-900}" env "LD_PRELOAD=$cache/build/pci_id
     -kernel "$cache/kernel/root/boot/vmlinuz-$version" -initrd "$run/initrd" \
     -append "console=ttyS0 earlyprintk=serial,ttyS0 panic=-1 no_timer_check nosoftlockup tsc_early_khz=$khz tsc=reliable" \
     ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 &
-emulator=$!
-ended=0
-wait $emulator || ended=$?
-wait $emulator || : # a signal has ended the first
-
-[ ! -e "$out/stdout" ] || cat "$out/stdout"
-[ ! -e "$out/stderr" ] || cat "$out/stderr" >&2
-if [ -s "$out/status" ]; then
-    exit "$(cat "$out/status")"
-fi
-echo "boot.sh: the guest did not come to the end of the program (qemu: $ended)" >&2
-cat "$run/qemu" >&2
-[ ! -e "$out/console" ] || tail -n 5 "$out/console" >&2
-if [ "$ended" -eq 124 ] || [ "$ended" -eq 137 ]; then exit 124; fi
-exit 125
+. "$here/ended.sh"

@@ -37,12 +37,10 @@ impl Function {
         let shared = self
             .bridges
             .iter()
-            .filter(|bridge| other.bridges.contains(bridge))
-            .count();
-        if self.host == other.host {
-            2 + shared
-        } else {
-            usize::from(self.numa_node.is_some() && self.numa_node == other.numa_node)
+            .filter(|bridge| other.bridges.contains(bridge));
+        match self.host == other.host {
+            true => 2 + shared.count(),
+            false => usize::from(self.numa_node.is_some() && self.numa_node == other.numa_node),
         }
     }
 }
@@ -54,17 +52,23 @@ pub fn read(xml: &str) -> Machine {
         ..ParsingOptions::default()
     };
     let document = Document::parse_with_options(xml, options).unwrap();
-    let mut machine = Machine {
-        numa_nodes: numa_nodes(&document),
-        functions: BTreeMap::new(),
+    let numa_nodes = numa_nodes(&document);
+    let functions = objects(&document, "PCIDev");
+    let function = |object| {
+        (
+            value(object, "pci_busid").to_string(),
+            function(object, &numa_nodes),
+        )
     };
-    for object in objects(&document, "PCIDev") {
-        let function = function(object, &machine.numa_nodes);
-        machine
-            .functions
-            .insert(object.attribute("pci_busid").unwrap().to_string(), function);
+    Machine {
+        functions: functions.map(function).collect(),
+        numa_nodes,
     }
-    machine
+}
+
+fn value<'a>(node: Node<'a, 'a>, name: &str) -> &'a str {
+    node.attribute(name)
+        .unwrap_or_else(|| panic!("no {name}: {node:?}"))
 }
 
 fn objects<'a>(document: &'a Document, kind: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
@@ -78,12 +82,9 @@ fn is(node: Node, kind: &str) -> bool {
 /// hwloc gives a node without CPUs the CPUs of nearby nodes.  A CPU belongs to one node.  In our machines the nodes without
 /// CPUs come last, so a CPU that an earlier node has is not theirs.
 fn numa_nodes(document: &Document) -> BTreeMap<u32, CpuSet> {
-    let local = objects(document, "NUMANode").map(|node| {
-        (
-            node.attribute("os_index").unwrap().parse().unwrap(),
-            cpus(node.attribute("cpuset").unwrap()),
-        )
-    });
+    let number = |node| value(node, "os_index").parse().unwrap();
+    let local =
+        objects(document, "NUMANode").map(|node| (number(node), cpus(value(node, "cpuset"))));
     let mut nodes: BTreeMap<u32, CpuSet> = local.collect();
     let mut taken = CpuSet::new();
     for cpus in nodes.values_mut() {
@@ -93,48 +94,28 @@ fn numa_nodes(document: &Document) -> BTreeMap<u32, CpuSet> {
     nodes
 }
 
-fn function(object: Node, numa_nodes: &BTreeMap<u32, CpuSet>) -> Function {
+fn function<'a>(object: Node<'a, 'a>, numa_nodes: &BTreeMap<u32, CpuSet>) -> Function {
     let above = || object.ancestors().filter(|node| is(*node, "Bridge"));
     // `0-1` is a host bridge, `1-1` a bridge between PCI buses
-    let host = above()
-        .find(|bridge| bridge.attribute("bridge_type") == Some("0-1"))
-        .unwrap();
-    let cpu_side = host.parent_element().unwrap();
-    let local = cpus(cpu_side.attribute("cpuset").unwrap());
+    let mut hosts = above().filter(|bridge| value(*bridge, "bridge_type") == "0-1");
+    let host = hosts.next().unwrap();
+    let local = cpus(value(host.parent_element().unwrap(), "cpuset"));
     // `0302 [10de:2330] [10de:16c1] 02`
-    let kind: Vec<&str> = object
-        .attribute("pci_type")
-        .unwrap()
-        .split([' ', '[', ':'])
-        .collect();
+    let kind: Vec<&str> = value(object, "pci_type").split([' ', '[', ':']).collect();
+    let bridges = above().filter_map(|bridge| bridge.attribute("pci_busid"));
+    let mut nodes = numa_nodes.iter().filter(|(_, cpus)| **cpus == local);
+    let is_rdma =
+        |child: &Node| is(*child, "OSDev") && child.attribute("osdev_type") == Some(OPENFABRICS);
+    let rdma = object.children().filter(is_rdma);
+    // `0000:[20-25]`
+    let bus = value(host, "bridge_pci").replace('[', "");
     Function {
         kind: format!("{} {}", kind[0], kind[2]),
-        bridges: above()
-            .filter_map(|bridge| bridge.attribute("pci_busid"))
-            .map(String::from)
-            .collect(),
-        // `0000:[20-25]`
-        host: format!(
-            "pci{}",
-            host.attribute("bridge_pci")
-                .unwrap()
-                .replace('[', "")
-                .split('-')
-                .next()
-                .unwrap()
-        ),
-        numa_node: numa_nodes
-            .iter()
-            .find(|(_, cpus)| **cpus == local)
-            .map(|(node, _)| *node),
-        link: object.attribute("pci_link_speed").unwrap().parse().unwrap(),
-        rdma: object
-            .children()
-            .filter(|child| {
-                is(*child, "OSDev") && child.attribute("osdev_type") == Some(OPENFABRICS)
-            })
-            .map(|child| child.attribute("name").unwrap().to_string())
-            .collect(),
+        bridges: bridges.map(String::from).collect(),
+        host: format!("pci{}", bus.split('-').next().unwrap()),
+        numa_node: nodes.next().map(|(node, _)| *node),
+        link: value(object, "pci_link_speed").parse().unwrap(),
+        rdma: rdma.map(|child| value(child, "name").to_string()).collect(),
     }
 }
 

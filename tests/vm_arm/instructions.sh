@@ -4,7 +4,7 @@
 #
 #   instructions.sh AARCH64.so [X86_64.so]      such as target/portable/aarch64-unknown-linux-gnu/release/libnic_placement.so
 #
-# Needs what boot.sh needs, valgrind, and nic-placement in PATH for the machine's files.  Prints a line for each hook: that of a
+# Needs what boot.sh needs, valgrind, cargo, and nic-placement in PATH for the machine's files.  Prints a line for each hook: that of a
 # process in which it ran.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,7 +17,7 @@ sh "$here/fetch.sh" "$cache" 4k
 mkdir "$work/valgrind"
 cp "$work"/unpacked/usr/libexec/valgrind/callgrind-arm64-linux "$work"/unpacked/usr/libexec/valgrind/default.supp \
     "$work"/unpacked/usr/libexec/valgrind/vgpreload_core-arm64-linux.so "$work"/unpacked/usr/bin/valgrind.bin "$work/valgrind"
-nic-placement snapshot --machine dgx-h100 > "$work/machine"
+(cd "$here" && cargo run --locked --quiet --package nic-placement-testing -- dgx-h100) > "$work/machine"
 nic-placement snapshot --unpack "$work/machine" "$work/tree" > /dev/null
 cat > "$work/count.sh" << 'COUNT'
 # count.sh FOLDER VALGRIND LIBRARY

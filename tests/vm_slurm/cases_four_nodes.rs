@@ -1,44 +1,25 @@
 //! Five GPUs on four NUMA nodes of two sockets.  Slurm knows only the sockets, and there are no device cgroups.
 
-use crate::machine::Machine;
-use crate::{Case, cases};
-use nic_placement_core::topology::CpuSet;
+use crate::Case;
+use crate::cases_dgx::assert_dealt;
+use crate::guest::Guest;
+use crate::guest::cases::cases;
+use crate::guest::task::{Set, Task, all, each};
 use std::collections::BTreeSet;
 
-/// What is run in the guest.
-pub const COMMANDS: &[(&str, &str)] = &[
-    ("release", "srun --version"),
-    ("bare", "srun -n4 -c2 --gpus-per-task=1 $task"),
-    (
-        "placed",
-        "srun -n4 -c2 --gpus-per-task=1 --nic-placement=bind=numa $task",
-    ),
-    (
-        "parts",
-        "srun -n4 -c2 --gpus-per-task=1 --nic-placement $task",
-    ),
-    (
-        "block.bare",
-        "srun -n4 -c2 -m block:block --gpus-per-task=1 $task",
-    ),
-    (
-        "block.placed",
-        "srun -n4 -c2 -m block:block --gpus-per-task=1 --nic-placement=bind=numa $task",
-    ),
-    (
-        "mem-bind.bare",
-        "srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 $task",
-    ),
-    (
-        "mem-bind.placed",
-        "srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 --nic-placement=bind=numa $task",
-    ),
-    ("few-cores.bare", "srun -n5 --gpus-per-task=1 $task"),
-    (
-        "few-cores.placed",
-        "srun -n5 --gpus-per-task=1 --nic-placement=verbose $task",
-    ),
-];
+/// The lines that are run in the guest.
+pub const COMMANDS: &str = "\
+release srun --version
+bare srun -n4 -c2 --gpus-per-task=1 $task
+placed srun -n4 -c2 --gpus-per-task=1 --nic-placement=bind=numa $task
+parts srun -n4 -c2 --gpus-per-task=1 --nic-placement $task
+block.bare srun -n4 -c2 -m block:block --gpus-per-task=1 $task
+block.placed srun -n4 -c2 -m block:block --gpus-per-task=1 --nic-placement=bind=numa $task
+mem-bind.bare srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 $task
+mem-bind.placed srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 --nic-placement=bind=numa $task
+few-cores.bare srun -n5 --gpus-per-task=1 $task
+few-cores.placed srun -n5 --gpus-per-task=1 --nic-placement=verbose $task
+";
 
 /// The steps that are printed.
 pub const SHOWN: &[(&str, usize)] = &[
@@ -60,140 +41,82 @@ pub const CASES: &[Case] = cases![
     a_task_whose_step_has_no_core_near_its_gpu_stays_and_says_so,
 ];
 
-fn without_the_flag_tasks_and_pages_are_on_other_numa_nodes_than_their_gpu(guest: &Machine) {
+fn without_the_flag_tasks_and_pages_are_on_other_numa_nodes_than_their_gpu(guest: &Guest) {
     // cyclic over the sockets, as Slurm deals by default, and block
     for (step, far) in [("bare", 2), ("block.bare", 3)] {
         let tasks = guest.tasks(step, 4);
-        guest.assert_dealt(&tasks, far, 1);
-        assert_eq!(
-            guest.far(&tasks),
-            guest.with_far_pages(&tasks),
-            "{step}: memory is where a task runs"
-        );
-        assert!(tasks.iter().all(|task| task.word("policy") == "default"));
+        assert_dealt(guest, &tasks, far, 1);
+        assert_eq!(guest.far(&tasks), guest.with_far_pages(&tasks), "{step}");
+        all(&tasks, |task| task.mem() == "default");
     }
 }
 
-fn with_the_flag_each_task_and_all_its_pages_are_on_one_of_four_numa_nodes(guest: &Machine) {
+fn with_the_flag_each_task_and_all_its_pages_are_on_one_of_four_numa_nodes(guest: &Guest) {
     for step in ["placed", "block.placed"] {
-        for task in guest.tasks(step, 4) {
-            let gpu = guest.gpu_of(&task);
-            assert!(task.cpus().is_subset(&gpu.cpus), "{step}: {task:?}");
-            assert_eq!(
-                task.word("policy"),
-                format!("preferred-many:{}", gpu.numa_node),
-                "{step}: {task:?}"
-            );
-            assert_eq!(
-                task.node_of_its_pages(),
-                Some(gpu.numa_node),
-                "{step}: {task:?}"
-            );
-            assert_eq!(task.word("mems"), "0-3", "preferred, not fenced");
-        }
+        // preferred, not fenced
+        let is_so = |task: &Task| guest.is_near(task) && task.word("mems") == "0-3";
+        all(&guest.tasks(step, 4), is_so);
     }
 }
 
-fn by_default_every_task_keeps_its_two_cpus(guest: &Machine) {
+fn by_default_every_task_keeps_its_two_cpus(guest: &Guest) {
     // two GPUs are on one NUMA node of two CPUs, so one task of two CPUs has no room there
     let tasks = guest.tasks("parts", 4);
-    for (place, task) in tasks.iter().enumerate() {
-        assert_eq!(task.cpus().len(), 2, "of {task:?}");
-        let others = tasks.iter().skip(place + 1);
-        others.for_each(|other| {
-            assert!(
-                !task.cpus().intersects(&other.cpus()),
-                "{task:?} and {other:?}"
-            )
-        });
-    }
+    all(&tasks, |task| task.cpus().len() == 2);
+    let cpus: Set = tasks.iter().flat_map(Task::cpus).collect();
+    assert_eq!(cpus.len(), 8, "{tasks:?}");
+    // those that ask for the NUMA node share it
     let crowded = guest.tasks("placed", 4);
-    assert_eq!(
-        crowded[0].cpus(),
-        crowded[1].cpus(),
-        "who asks for the NUMA node shares it: {crowded:?}"
-    );
+    assert_eq!(crowded[0].cpus(), crowded[1].cpus());
 }
 
-fn gpus_without_a_driver_are_told_by_the_vendors_list(guest: &Machine) {
+fn gpus_without_a_driver_are_told_by_the_vendors_list(guest: &Guest) {
     let tasks = guest.tasks("placed", 4);
     let lists: BTreeSet<&str> = tasks.iter().map(|task| guest.list_of(task)).collect();
-    assert_eq!(lists.len(), 4, "each another GPU: {lists:?}");
-    for task in &tasks {
-        assert_eq!(task.open().len(), 5, "nothing is denied");
-        let nics = guest.nearest_nics(guest.gpu_of(task));
-        let ucx = task.ucx();
-        // on that NUMA node there is no good NIC
-        assert!(
-            guest.gpu_of(task).numa_node == 1 || nics.iter().any(|nic| ucx == [nic]),
-            "{nics:?}: {task:?}"
-        );
-    }
-}
-
-fn an_explicit_mem_bind_is_one_of_four_nodes_and_stays(guest: &Machine) {
-    let (bare, placed) = (
-        guest.tasks("mem-bind.bare", 4),
-        guest.tasks("mem-bind.placed", 4),
-    );
-    for (node, (bare, task)) in (0..4).rev().zip(bare.iter().zip(&placed)) {
-        assert_eq!(task.word("policy"), format!("bind:{node}"), "of {task:?}");
-        assert_eq!(
-            (task.node_of_its_pages(), bare.node_of_its_pages()),
-            (Some(node), Some(node))
-        );
-    }
-    guest.assert_dealt(&bare, 2, 1);
-    assert!(
-        placed
-            .iter()
-            .zip(&bare)
-            .all(|(task, bare)| task.cpus() == bare.cpus()),
-        "CPUs stay by the memory"
-    );
-}
-
-fn a_task_whose_step_has_no_core_near_its_gpu_stays_and_says_so(guest: &Machine) {
-    // five tasks get three cores, each a NUMA node's only one but for one node of four
-    let (bare, placed) = (
-        guest.tasks("few-cores.bare", 5),
-        guest.tasks("few-cores.placed", 5),
-    );
-    let step = bare
-        .iter()
-        .fold(CpuSet::new(), |all, task| all.union(&task.cpus()));
-    assert_eq!(step.len(), 6, "{step}");
-    let said = guest.answer("few-cores.placed.stderr");
-    let (mut near, mut left) = (0, 0);
-    for (bare, task) in bare.iter().zip(&placed) {
+    assert_eq!(lists.len(), 4, "{lists:?}");
+    all(&tasks, |task| {
         let gpu = guest.gpu_of(task);
-        let told = said.contains(&format!(
-            "the step has no CPU on NUMA node {}",
-            gpu.numa_node
-        ));
-        if gpu.cpus.intersects(&step) {
+        let is_nearest = guest
+            .nearest_nics(gpu)
+            .iter()
+            .any(|nic| task.ucx() == [nic]);
+        // nothing is denied; on that NUMA node there is no good NIC
+        task.open().len() == 5 && (gpu.numa_node == 1 || is_nearest)
+    });
+}
+
+fn an_explicit_mem_bind_is_one_of_four_nodes_and_stays(guest: &Guest) {
+    let [bare, placed] = ["bare", "placed"].map(|way| guest.tasks(&format!("mem-bind.{way}"), 4));
+    each(&bare, &placed, |bare, task| {
+        let node = 3 - task.local();
+        task.mem() == format!("bind:{node}")
+            && [task.node_of_its_pages(), bare.node_of_its_pages()] == [Some(node); 2]
+            && task.cpus() == bare.cpus()
+    });
+    assert_dealt(guest, &bare, 2, 1);
+}
+
+fn a_task_whose_step_has_no_core_near_its_gpu_stays_and_says_so(guest: &Guest) {
+    // five tasks get three cores, each a NUMA node's only one but for one node of four
+    let [bare, placed] = ["bare", "placed"].map(|way| guest.tasks(&format!("few-cores.{way}"), 5));
+    let step: Set = bare.iter().flat_map(Task::cpus).collect();
+    assert_eq!(step.len(), 6, "{step:?}");
+    let said = guest.answer("few-cores.placed.stderr");
+    let has_room = |task: &Task| !guest.gpu_of(task).cpus.is_disjoint(&step);
+    each(&bare, &placed, |bare, task| {
+        let gpu = guest.gpu_of(task);
+        let is_told = said.contains(&format!("has no CPU on NUMA node {}", gpu.numa_node));
+        let stays = task.cpus() == bare.cpus();
+        match has_room(task) {
             // a core holds one of two tasks with six CPUs for five each; the other stays
-            assert!(
-                (task.cpus() == gpu.cpus || task.cpus() == bare.cpus()) && !told,
-                "of {task:?}"
-            );
-            if task.cpus() == gpu.cpus {
-                assert_eq!(task.node_of_its_pages(), Some(gpu.numa_node), "of {task:?}");
-                near += 1;
-            }
-        } else {
-            assert_eq!(
-                (task.cpus(), task.word("policy")),
-                (bare.cpus(), "default"),
-                "of {task:?}"
-            );
-            assert!(told, "{said}");
-            left += 1;
+            true if task.cpus() == gpu.cpus => guest.has_near_pages(task) && !is_told,
+            true => stays && !is_told,
+            false => stays && task.mem() == "default" && is_told,
         }
-    }
-    assert!(near >= 2, "{placed:?}");
-    assert!(
-        left > 0,
-        "no GPU is on the NUMA node that was left out: {step}"
-    );
+    });
+    let moved = placed
+        .iter()
+        .filter(|task| task.cpus() == guest.gpu_of(task).cpus);
+    assert!(moved.count() >= 2, "{placed:?}");
+    assert!(!placed.iter().all(has_room), "{step:?}");
 }

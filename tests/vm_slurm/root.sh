@@ -88,7 +88,7 @@ done | sort -u | while read -r library; do
 done
 # after Slurm's own: the C library must be that of Slurm's distribution, which must not be older than this machine's
 mkdir -p "$folder/guest"
-cp "$(dirname "$0")/gpus.sh" "$(dirname "$0")/slurm.sh" "$folder/guest/"
+for script in gpus slurm each; do cp "$(dirname "$0")/$script.sh" "$folder/guest/"; done
 for object; do
     if [ ! -e "$object" ]; then
         echo "no \`$object\`: run \`cargo build --release\`" >&2

@@ -46,40 +46,28 @@ fn line(megabytes: usize) -> String {
     // writing a byte allocates its page; black_box keeps the compiler from removing the write
     let memory = std::hint::black_box(vec![1u8; megabytes << 20]);
     let (policy, pages) = placed(memory.as_ptr() as u64);
+    let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let uid = status("Uid");
     let mut words = vec![
         ("cpus", status("Cpus_allowed_list")),
         ("mems", status("Mems_allowed_list")),
-        ("uid", status("Uid").split('\t').next().unwrap().to_string()),
+        ("uid", uid.split('\t').next().unwrap().to_string()),
         ("policy", policy),
         ("pages", pages),
         ("open", open()),
-        (
-            "cgroup",
-            fs::read_to_string("/proc/self/cgroup")
-                .unwrap()
-                .trim()
-                .to_string(),
-        ),
+        ("cgroup", cgroup.trim().to_string()),
     ];
-    words.extend(VARIABLES.map(|name| {
-        (
-            name,
-            std::env::var(name).unwrap_or_else(|_| "-".to_string()),
-        )
-    }));
-    words
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect::<Vec<_>>()
-        .join("\t")
+    let value = |name| std::env::var(name).unwrap_or_else(|_| "-".to_string());
+    words.extend(VARIABLES.map(|name| (name, value(name))));
+    let words = words.iter().map(|(name, value)| format!("{name}={value}"));
+    words.collect::<Vec<_>>().join("\t")
 }
 
 /// A field of this thread's status, see proc(5).
 fn status(field: &str) -> String {
     let text = fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let value = |line: &'_ str| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_string());
+    let line = text.lines().find_map(value);
     line.unwrap().trim().to_string()
 }
 
@@ -95,17 +83,13 @@ fn placed(address: u64) -> (String, String) {
         .unwrap();
     let (_, rest) = line.split_once(' ').unwrap();
     let fields = rest.replace("prefer (many)", "preferred-many");
-    let policy = fields.split(' ').next().unwrap().to_string();
-    let pages = fields
-        .split(' ')
-        .filter_map(|field| field.strip_prefix('N')?.split_once('='));
-    (
-        policy,
-        pages
-            .map(|(node, pages)| format!("{node}:{pages}"))
-            .collect::<Vec<_>>()
-            .join(","),
-    )
+    let mut fields = fields.split(' ');
+    let policy = fields.next().unwrap().to_string();
+    let pages = fields.filter_map(|field| field.strip_prefix('N')?.split_once('='));
+    let pages: Vec<String> = pages
+        .map(|(node, pages)| format!("{node}:{pages}"))
+        .collect();
+    (policy, pages.join(","))
 }
 
 /// The N of each GPU's device node that open(2) is allowed to open.  The node has no driver, so an allowed open gives ENXIO.
@@ -115,11 +99,8 @@ fn open() -> String {
         let opened = fs::OpenOptions::new().read(true).write(true).open(path);
         opened.map_or_else(|error| error.raw_os_error() == Some(ENXIO), |_| true)
     };
-    let allowed = (0..16).filter(|number| {
-        may_open(format!("/dev/nvidia{number}")) || may_open(format!("/dev/amd{number}"))
-    });
-    allowed
-        .map(|number| number.to_string())
-        .collect::<Vec<_>>()
-        .join(",")
+    let nodes = |number| ["nvidia", "amd"].map(|kind| format!("/dev/{kind}{number}"));
+    let allowed = (0..16).filter(|number| nodes(*number).into_iter().any(may_open));
+    let allowed: Vec<String> = allowed.map(|number| number.to_string()).collect();
+    allowed.join(",")
 }

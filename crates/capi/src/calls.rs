@@ -223,7 +223,6 @@ fn is_carried_out(plan: &TaskPlan, before: &Devices, present: &Present) -> bool 
     !plan.placement.moves && plan.variables.iter().all(has)
 }
 
-/// The plan, the step's tasks, and what is odd about the request.
 fn session(
     request: &Request,
     described: Option<Described>,
@@ -303,7 +302,6 @@ fn all<'p>(
         .unzip()
 }
 
-/// What the request says as an admin, and what is odd about that.
 fn admin(request: &Request) -> Result<(Admin, Vec<Diagnostic>), Failure> {
     // a topology that is only described is trusted: no process here is bound by it
     let mut admin = Admin {
@@ -329,7 +327,6 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
     ))
 }
 
-/// The plan of the wish on this node or a described one, and what else `step` makes of it.
 fn session_of<T>(
     wish: Wish,
     described: Option<Described>,

@@ -9,7 +9,6 @@ use std::ffi::{CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// A call.
 pub(crate) type Call = fn(&str) -> Result<String, Failure>;
 
 /// Characters of a failure's text, at most: a request may hold megabytes, and a text quotes it.
@@ -32,7 +31,6 @@ pub(crate) fn is_readable(is_null: bool, length: usize) -> Result<(), Failure> {
     }
 }
 
-/// The call's answer, or why there is none, with the number that says which.
 pub(crate) fn answer(call: Call, request: Result<&[u8], Failure>) -> (c_int, CString) {
     quiet();
     let answered = catch_unwind(AssertUnwindSafe(|| {
@@ -98,47 +96,37 @@ mod tests {
         let bug: Call = |_| panic!("on purpose");
         let (status, why) = answered(bug, b"{}");
         assert_eq!(status, 5);
-        assert!(
-            why.starts_with("bug at crates/capi/src/wall.rs:")
-                && why.ends_with("; please report this"),
-            "{why}"
-        );
+        let is_placed = why.starts_with("bug at crates/capi/src/wall.rs:");
+        assert!(is_placed && why.ends_with("; please report this"), "{why}");
         let (status, text) = answered(|text| Ok(text.to_string()), b"after it");
         assert_eq!((status, text.as_str()), (0, "after it"));
     }
 
     #[test]
-    fn what_cannot_be_a_request_is_refused_before_it_is_read() {
+    fn a_text_that_cannot_be_a_request_is_refused_before_it_is_read() {
         let never: Call = |_| unreachable!();
-        for (request, expected) in [
+        for (request, start) in [
             (is_readable(true, 0), "`request` is NULL"),
             (
                 is_readable(false, usize::MAX),
                 "the request has 18446744073709551615 bytes: expected",
             ),
+            (Ok(()), "the request is no UTF-8"),
         ] {
-            let (status, why) = answer(never, request.map(|()| &b""[..]));
-            assert!(
-                status == 1 && why.to_string_lossy().starts_with(expected),
-                "{why:?}"
-            );
+            let (status, why) = answer(never, request.map(|()| &b"\xff"[..]));
+            let why = why.to_string_lossy();
+            assert!(status == 1 && why.starts_with(start), "{why:?}");
         }
-        let (status, why) = answered(never, b"\xff");
-        assert!(
-            status == 1 && why.starts_with("the request is no UTF-8"),
-            "{why}"
-        );
     }
 
     #[test]
     fn a_failures_text_is_one_short_line() {
-        let (status, why) = answered(
-            |text| Err(Failure::request(text)),
-            "a\nb\u{1b}".repeat(1000).as_bytes(),
-        );
+        let long = "a\nb\u{1b}".repeat(1000);
+        let (status, why) = answered(|text| Err(Failure::request(text)), long.as_bytes());
         assert_eq!(status, 2);
+        let is_short = why.chars().count() < 3 * MAX_WHY;
         assert!(
-            why.chars().count() < 3 * MAX_WHY && !why.chars().any(char::is_control),
+            is_short && !why.chars().any(char::is_control),
             "{}",
             why.len()
         );

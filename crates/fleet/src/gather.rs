@@ -19,7 +19,6 @@ use std::path::Path;
 const BUS: &str = "sys/bus/pci/devices";
 const MODULE: &str = "sys/module";
 const PEERS: &str = "sys/kernel/mm/memory_peers";
-const VERBS: &str = "sys/class/infiniband_verbs";
 const MADS: &str = "sys/class/infiniband_mad";
 
 /// Devices of one kind, at most, whose files are read.
@@ -47,9 +46,6 @@ pub fn facts(root: &Root, node: &Topology) -> HostFacts {
         machine: machine(root, &dmi, node),
         functions: functions(root, node),
         nics: nics(root, node),
-        has_verbs: !root
-            .list(VERBS, |name| name.starts_with("uverbs"))
-            .is_empty(),
         has_mads: !root.list(MADS, |name| name.starts_with("umad")).is_empty(),
         heard: None,
     }

@@ -10,9 +10,6 @@ use tar::{Archive, EntryType};
 /// The most entries: a full `/sys` of a large node has some 300,000.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// The path of AMD's compute topology, for archives that hold nothing else.
-const KFD: &str = "sys/devices/virtual/kfd/kfd/topology/nodes/";
-
 /// True for POSIX and GNU archives, which are marked at byte 257.
 pub(crate) fn is_tar(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
@@ -78,12 +75,8 @@ fn below_root(path: &str) -> Option<String> {
         return None;
     }
     let parts: Vec<&str> = path.split('/').collect();
-    if let Some(root) = parts
+    let root = parts
         .iter()
-        .position(|part| matches!(*part, "sys" | "proc"))
-    {
-        return (parts.len() > root + 1).then(|| parts[root..].join("/"));
-    }
-    let nodes = parts.iter().position(|part| *part == "nodes")?;
-    (parts.len() > nodes + 1).then(|| format!("{KFD}{}", parts[nodes + 1..].join("/")))
+        .position(|part| matches!(*part, "sys" | "proc"))?;
+    (parts.len() > root + 1).then(|| parts[root..].join("/"))
 }

@@ -9,7 +9,6 @@ pub mod links;
 pub mod manifest;
 pub mod node_file;
 pub mod picture;
-pub mod synthesise;
 #[cfg(test)]
 #[path = "../../topology/src/path/tests/way.rs"]
 mod way;

@@ -18,19 +18,15 @@ use nic_placement_node::discover::manifest::{Entry, Manifest, normalise};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The first line of every manifest.
 pub(crate) const HEADER: &str = "# nic-placement machine 1";
 /// Entries, at most: a node of 8192 CPUs makes 25,000.
 const MAX_ENTRIES: usize = 100_000;
-/// Bytes of a manifest's text, at most.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The reason why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadText {
     /// line, from 1; 0 for the text as a whole
     pub line: u32,
-    /// what is wrong there, and what was expected
     pub problem: String,
 }
 
@@ -90,7 +86,6 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
         ));
     }
     let mut manifest = Manifest::default();
-    // a file of several lines
     let mut open: Option<(String, Vec<&str>)> = None;
     let file = |lines: &[&str]| Entry::File(lines.join("\n").trim_end().to_string());
     // an editor's line ends; of any other text a carriage return is a part
@@ -159,7 +154,6 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
     Ok(manifest)
 }
 
-/// The first path below a directory, at any depth.
 fn first_below<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
     let prefix = format!("{path}/");
     let (first, _) = manifest.entries.range(prefix.clone()..).next()?;

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn in_a_container_with_some_device_nodes_the_other_gpus_are_not_there() {
         let mut given = [Access::Unknown; 8];
-        assert_eq!(access(given), given, "no device node at all tells nothing");
+        assert_eq!(access(given), given, "no device node at all");
         given[5] = Access::Allowed;
         let mut expected = vec![Access::Denied; 8];
         expected[5] = Access::Allowed;

@@ -51,6 +51,7 @@ fn vllm(subject: Subject) -> Result<String, NoMap> {
 mod tests {
     use super::*;
     use nic_placement_core::maps::{Format, write};
+    use nic_placement_core::placement::NodePlacement;
     use nic_placement_core::policy;
     use nic_placement_core::wish::Wish;
     use nic_placement_node::platform;
@@ -76,88 +77,55 @@ mod tests {
         }
     }
 
-    /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
-    fn vllms_address(text: &str) -> (u32, u32, u32, u32) {
-        let (body, function) = text.trim().rsplit_once('.').unwrap();
-        let parts: Vec<u32> = body
-            .split(':')
-            .map(|part| u32::from_str_radix(part, 16).unwrap())
-            .collect();
-        (
-            parts[0],
-            parts[1],
-            parts[2],
-            u32::from_str_radix(function, 16).unwrap(),
-        )
-    }
-
-    /// vLLM's map of a DGX H100, with these port numbers of its rails.
-    fn written(ports: Option<[u8; 8]>) -> Result<String, NoMap> {
+    /// vLLM's map of a DGX H100, after a change.
+    fn written(change: impl FnOnce(&mut NodePlacement)) -> Result<String, String> {
         let topology = platform::model("dgx-h100").unwrap();
         let mut node = policy::map(&topology, &Wish::default());
-        for (rail, port) in node.rails.iter_mut().zip(ports.into_iter().flatten()) {
-            rail.port = port;
-        }
-        let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-        vllm(Subject {
-            topology: &topology,
-            node: &node,
-            gpus: &gpus,
-        })
-    }
-
-    #[test]
-    fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
-        let text = written(None).unwrap();
-        let mut lines = text.lines().map(|line| line.split_once('=').unwrap());
-        let (name, pairs) = lines.next().unwrap();
-        assert_eq!(name, "VLLM_GPU_NIC_PCIE_MAPPING");
-        let pairs: Vec<_> = pairs
-            .split(',')
-            .map(|pair| {
-                pair.split_once('=')
-                    .map(|(a, b)| (vllms_address(a), vllms_address(b)))
-            })
-            .collect();
-        assert_eq!(pairs.len(), 8);
-        assert_eq!(pairs[0], Some(((0, 0x1b, 0, 0), (0, 0x18, 0, 0))));
-        // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
-        assert_eq!(
-            lines.next(),
-            Some(("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1"))
-        );
-        assert_eq!(lines.next(), None);
-    }
-
-    #[test]
-    fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() {
-        let all = [(); 8].map(|()| 2);
-        assert!(
-            written(Some(all))
-                .unwrap()
-                .ends_with("=UCX_NET_DEVICES:2\n")
-        );
-        let why = written(Some([1, 2, 2, 2, 2, 2, 2, 2])).unwrap_err();
-        assert!(
-            why.to_string()
-                .contains("do not all have the same port number")
-        );
-    }
-
-    #[test]
-    fn a_map_of_vllms_that_would_lack_a_gpu_is_refused() {
-        let topology = platform::model("dgx-h100").unwrap();
-        let mut node = policy::map(&topology, &Wish::default());
-        node.gpus[3].choices.clear();
+        change(&mut node);
         let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
         let subject = Subject {
             topology: &topology,
             node: &node,
             gpus: &gpus,
         };
-        assert_eq!(
-            vllm(subject).unwrap_err().to_string(),
-            "GPU 3 has no NIC, and a map without one of the GPUs is refused"
-        );
+        vllm(subject).map_err(|why| why.to_string())
+    }
+
+    /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
+    fn vllms_address(text: &str) -> Vec<u32> {
+        let parts = text.trim().split([':', '.']);
+        parts
+            .map(|part| u32::from_str_radix(part, 16).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
+        let text = written(|_| ()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
+        let [map, "VLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:1"] = lines[..] else {
+            panic!("{text}")
+        };
+        let pairs = map.strip_prefix("VLLM_GPU_NIC_PCIE_MAPPING=").unwrap();
+        let pairs: Vec<&str> = pairs.split(',').collect();
+        assert_eq!(pairs.len(), 8);
+        let first = pairs[0].split('=').map(vllms_address);
+        assert!(first.eq([[0, 0x1b, 0, 0], [0, 0x18, 0, 0]]));
+    }
+
+    #[test]
+    fn vllm_is_told_the_port_that_all_its_nics_have_and_no_map_where_they_differ_or_one_lacks() {
+        let ports = |first: u8| {
+            move |node: &mut NodePlacement| {
+                node.rails.iter_mut().for_each(|rail| rail.port = 2);
+                node.rails[0].port = first;
+            }
+        };
+        assert!(written(ports(2)).unwrap().ends_with("=UCX_NET_DEVICES:2\n"));
+        let differ = written(ports(1)).unwrap_err();
+        assert!(differ.contains("do not all have the"), "{differ}");
+        let lacks = written(|node| node.gpus[3].choices.clear()).unwrap_err();
+        assert!(lacks.starts_with("GPU 3 has no NIC"), "{lacks}");
     }
 }

@@ -71,24 +71,23 @@ mod tests {
 
     #[test]
     fn none_is_chosen_among_several_machines() {
-        for (said, why) in [
+        let none = "no such machine: `nic-placement machines`";
+        for (said, start) in [
             (
                 "h100",
-                "may be azure-nd96isr-h100-v5, dgx-h100, hgx-h100-bf3, oci-bm-gpu-h100-8: name one in full",
+                "may be azure-nd96isr-h100-v5, dgx-h100, hgx-h100-bf3, oci-bm-gpu-h100-8: name",
             ),
-            ("A3", "may be gke-a3-mega, gke-a3-ultra: name one in full"),
+            ("A3", "may be gke-a3-mega, gke-a3-ultra: name"),
             (
                 "dgx-h300",
-                "no such machine, did you mean `dgx-b300` or `dgx-h100` or `dgx-h200`? `nic-placement machines` lists all",
+                "no such machine, did you mean `dgx-b300` or `dgx-h100` or `dgx-h200`?",
             ),
-            (
-                "gh300",
-                "no such machine, did you mean `gh200`? `nic-placement machines` lists all",
-            ),
-            ("8", "no such machine: `nic-placement machines` lists all"),
-            ("", "no such machine: `nic-placement machines` lists all"),
+            ("gh300", "no such machine, did you mean `gh200`?"),
+            ("8", none),
+            ("", none),
         ] {
-            assert_eq!(machine_named(said), Err(why.to_string()), "{said}");
+            let why = machine_named(said).unwrap_err();
+            assert!(why.starts_with(start), "{said}: {why}");
         }
     }
 }

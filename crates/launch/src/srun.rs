@@ -9,6 +9,7 @@ mod step;
 pub use step::plan;
 
 use crate::step::MAX_TASKS;
+use nic_placement_core::config::Words;
 use std::collections::BTreeMap;
 use std::slice::Iter;
 
@@ -23,7 +24,6 @@ const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M c
     task-epilog= task-prolog= threads-per-core= time=t time-min= tmp= unbuffered.u verbose.v wait=W wckey= \
     x11?";
 
-/// The last value of each option.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SrunLine {
     values: BTreeMap<&'static str, String>,
@@ -51,10 +51,14 @@ impl SrunLine {
             }
         }
         line.program = rest.cloned().collect();
-        Ok(line)
+        match line.program.first().filter(|_| line.words() == Some("")) {
+            Some(words) if Words::parse(words).is_ok() => {
+                Err(format!("expected `--nic-placement={words}`, with `=`"))
+            }
+            _ => Ok(line),
+        }
     }
 
-    /// Takes the first option of a word; returns its kind in `OPTIONS`.
     fn take(&mut self, word: &str, rest: &mut Iter<'_, String>) -> Result<char, String> {
         let letter = word[1..].chars().next().filter(|letter| *letter != '-');
         let (said, attached) = match letter {
@@ -85,7 +89,6 @@ impl SrunLine {
         Ok(kind)
     }
 
-    /// The plugin's words.
     pub fn words(&self) -> Option<&str> {
         self.values.get("nic-placement").map(String::as_str)
     }
@@ -111,12 +114,10 @@ impl SrunLine {
         }
     }
 
-    /// One of these values.
     fn one_of(&self, name: &str, known: &[&'static str]) -> Result<Option<&'static str>, String> {
         let Some(text) = self.values.get(name) else {
             return Ok(None);
         };
-        // words that only report
         let mut ways = text
             .split(',')
             .filter(|word| !["verbose", "v", "quiet", "q"].contains(word));

@@ -14,7 +14,6 @@ pub const MAX_TASKS: u32 = 4096;
 
 #[derive(Clone, Debug)]
 pub enum GpuSplit {
-    /// each task sees all
     All,
     /// so many for each task, in order, as `--gpus-per-task`
     Each(u32),
@@ -61,7 +60,6 @@ impl fmt::Display for BadStep {
 }
 
 impl StepRequest {
-    /// The step, and its tasks by local ids.
     pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
         let count = self.count()?;
         let step = Step {
@@ -124,7 +122,6 @@ impl StepRequest {
         match &self.split {
             GpuSplit::All => &self.gpus,
             GpuSplit::Each(each) => {
-                // checked: there are as many
                 let from = (id * each) as usize;
                 self.gpus
                     .get(from..from + *each as usize)
@@ -177,7 +174,6 @@ impl StepRequest {
     }
 }
 
-/// Evidence for exactly these GPUs.
 pub fn grant(node: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
         let in_pci_order = node.gpus[..gpu.0]
@@ -207,7 +203,6 @@ pub fn grant(node: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     }
 }
 
-/// The step in which an engine drives these GPUs.
 pub fn for_engines(node: &Topology, gpus: &[GpuIndex]) -> Step {
     let tasks = gpus.len() as u32;
     let gpus = Some(gpus::slurms_numbers(node, gpus));

@@ -1,4 +1,4 @@
-//! What a launcher says of a step and what it is told.
+//! The words of a launcher on a step, and the answers to it.
 
 use super::explain::Explain;
 use super::{answers, step};
@@ -15,7 +15,12 @@ use nic_placement_node::platform;
 
 #[test]
 fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
-    let fails = |words: &str, without_nics: bool| {
+    // it has a NIC, or no word asked for one
+    for (words, without_nics, fails) in [
+        ("strict", true, true),
+        ("strict", false, false),
+        ("closest", true, false),
+    ] {
         let topology = platform::model("dgx-h100").unwrap();
         let mut wish = step::wish(Some(words), Admin::default()).unwrap();
         if without_nics {
@@ -26,20 +31,18 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
             wish.admin.selection.exclude = names.collect();
         }
         let plan = Plan::new(topology, wish, Step::default(), &|_| None);
-        answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))])
-            .contains("\"fails\": true")
-    };
-    assert!(fails("strict", true));
-    assert!(!fails("strict", false), "it has a NIC");
-    assert!(!fails("closest", true), "nothing was asked for");
+        let explained = answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]);
+        assert_eq!(explained.contains("\"fails\": true"), fails, "{words}");
+    }
 }
 
 #[test]
 fn words_that_ask_for_no_placement_plan_nothing() {
     for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
+        let nothing = Err(step::BadWish::Nothing);
         assert_eq!(
             step::wish(Some(words), Admin::default()),
-            Err(step::BadWish::Nothing),
+            nothing,
             "{words}"
         );
     }
@@ -51,7 +54,7 @@ fn words_that_ask_for_no_placement_plan_nothing() {
 }
 
 #[test]
-fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
+fn a_launcher_is_told_of_a_task_as_the_plan_holds_it() {
     let words = Words::parse("env=ucx").unwrap();
     let wish = Wish::new(Admin::default(), None, Some(&words));
     let mut task = Task {
@@ -62,44 +65,28 @@ fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
     task.gpus
         .variables
         .insert("CUDA_VISIBLE_DEVICES", "0".to_string());
-    let present: Present = [
-        (
-            "NIC_PLACEMENT",
-            "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1",
-        ),
-        ("NCCL_IB_HCA", "=mlx5_9:1"),
-    ]
-    .map(|(name, value)| (name.to_string(), value.to_string()))
-    .into();
+    let marked = "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1";
+    let present = [("NIC_PLACEMENT", marked), ("NCCL_IB_HCA", "=mlx5_9:1")];
+    let present: Present = present
+        .map(|(name, value)| (name.into(), value.into()))
+        .into();
     let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
-    let plan = Plan::new(
-        platform::model("dgx-h100").unwrap(),
-        wish,
-        Step::default(),
-        &read,
-    );
-    let task = plan.task(
-        &task,
-        Evidence {
-            present: &present,
-            read: &read,
-        },
-    );
-    let environment: serde_json::Value =
-        serde_json::from_str(&answers::environment(&task)).unwrap();
-    assert_eq!(
-        (&environment["task"], &environment["set"]["UCX_NET_DEVICES"]),
-        (&5.into(), &"mlx5_0:1".into())
-    );
+    let topology = platform::model("dgx-h100").unwrap();
+    let plan = Plan::new(topology, wish, Step::default(), &read);
+    let evidence = Evidence {
+        present: &present,
+        read: &read,
+    };
+    let task = plan.task(&task, evidence);
+    let json = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    let environment = json(answers::environment(&task));
+    assert_eq!(environment["task"], 5);
+    assert_eq!(environment["set"]["UCX_NET_DEVICES"], "mlx5_0:1");
     assert_eq!(environment["unset"], serde_json::json!(["NCCL_IB_HCA"]));
-    assert!(
-        environment["reasons"]["UCX_NET_DEVICES"]
-            .as_str()
-            .is_some_and(|why| !why.is_empty())
-    );
+    let why = environment["reasons"]["UCX_NET_DEVICES"].as_str().unwrap();
+    assert!(!why.is_empty());
     let told = Diagnostic::new("x", "y");
-    let alone: serde_json::Value =
-        serde_json::from_str(&answers::task(&plan, &task, &[], &[told])).unwrap();
+    let alone = json(answers::task(&plan, &task, &[], &[told]));
     assert_eq!(alone["format"], "nic-placement task");
     assert_eq!(
         (&alone["machine"], &alone["policy"]),
@@ -124,57 +111,39 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
     let (step, tasks) = request(step::GpuSplit::Each(2)).step(&topology).unwrap();
     assert_eq!((step.tasks, step.total_tasks), (2, 2));
     assert_eq!(
-        (step.gpus.as_deref(), step.cpus_per_task, step.alone_on_node),
-        (Some("4,5,0,1"), Some(3), true)
+        (step.gpus.as_deref(), step.cpus_per_task),
+        (Some("4,5,0,1"), Some(3))
     );
-    let of_task = |task: &Task| {
-        (
-            task.local_id,
-            task.global_id,
-            task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone(),
-        )
-    };
-    assert_eq!(
-        tasks.iter().map(of_task).collect::<Vec<_>>(),
-        [(0, 0, "4,5".to_string()), (1, 1, "0,1".to_string())]
-    );
-    for task in &tasks {
-        assert_eq!(
-            (&task.cpus, &task.step_cpus),
-            (&request(step::GpuSplit::All).cpus, &task.cpus)
-        );
+    assert!(step.alone_on_node);
+    for (task, (id, gpus)) in tasks.iter().zip([(0, "4,5"), (1, "0,1")]) {
+        assert_eq!((task.local_id, task.global_id), (id, id));
+        assert_eq!(task.gpus.variables["CUDA_VISIBLE_DEVICES"], gpus);
+        assert_eq!(task.cpus, request(step::GpuSplit::All).cpus);
+        assert_eq!(task.step_cpus, task.cpus);
         assert_eq!(
             (task.gpu_bind.as_deref(), &task.known),
             (Some("gpu:per_task:2"), &None)
         );
     }
     let listed = |lists: &[&[usize]]| {
-        let lists = lists
-            .iter()
-            .map(|list| list.iter().copied().map(GpuIndex).collect())
-            .collect();
+        let gpus = |list: &&[usize]| list.iter().copied().map(GpuIndex).collect();
+        let lists = lists.iter().map(gpus).collect();
         let (_, tasks) = request(step::GpuSplit::Listed(lists))
             .step(&topology)
             .unwrap();
-        tasks.into_iter().map(|task| task.known.unwrap())
+        tasks
+            .into_iter()
+            .map(|task| task.known.unwrap())
+            .collect::<Vec<_>>()
     };
-    let own: Vec<_> = listed(&[&[4, 5], &[0]]).collect();
+    let own = listed(&[&[4, 5], &[0]]);
     assert_eq!(own[0].own, [GpuIndex(4), GpuIndex(5)]);
     assert_eq!(own[1].by_local_id, Some(vec![GpuIndex(4), GpuIndex(0)]));
-    assert_eq!(
-        listed(&[&[4, 5], &[5]]).next().unwrap().by_local_id,
-        None,
-        "two have one GPU"
-    );
-    assert_eq!(
-        listed(&[&[3, 4]]).next().unwrap().by_local_id,
-        None,
-        "on two NUMA nodes"
-    );
-    assert_eq!(
-        listed(&[&[], &[0]]).next().unwrap().reason,
-        "its launcher gives it none"
-    );
+    // two have one GPU; on two NUMA nodes
+    for lists in [[&[4, 5][..], &[5]], [&[3, 4], &[0]]] {
+        assert_eq!(listed(&lists)[0].by_local_id, None, "{lists:?}");
+    }
+    assert_eq!(listed(&[&[], &[0]])[0].reason, "its launcher gives it none");
 }
 
 // a number in Intel's list is a stack's without a word on it, and in AMD's the compute driver's
@@ -183,8 +152,8 @@ fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
     for model in platform::MODELS {
         let topology = model.topology().unwrap();
         for gpu in topology.gpu_indices() {
-            let found =
-                gpus::identify(&topology, &Step::default(), &step::grant(&topology, &[gpu]));
+            let grant = step::grant(&topology, &[gpu]);
+            let found = gpus::identify(&topology, &Step::default(), &grant);
             assert_eq!(found.own, [gpu], "{}: {}", model.name, found.reason);
         }
     }
@@ -209,10 +178,8 @@ fn a_format_that_laid_out_ranks_is_answered_with_exec_and_its_launchers_own_way_
         ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
     ] {
         let said = step::instead_of_format(word).unwrap();
-        assert!(
-            said.starts_with(&format!("`{launcher} nic-placement exec -- ")),
-            "{said}"
-        );
+        let start = format!("`{launcher} nic-placement exec -- ");
+        assert!(said.starts_with(&start), "{said}");
     }
     assert_eq!(step::instead_of_format("slurm"), None);
 }

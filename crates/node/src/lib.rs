@@ -160,28 +160,19 @@ mod tests {
 
     #[test]
     fn a_described_gpu_has_the_device_node_and_the_order_that_it_has_on_this_node() {
-        let gpu = |bus: u32| Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd);
-        let mut described =
-            Topology::empty("described", Provenance::Model("described".to_string()));
-        described.gpus = vec![
-            Gpu {
-                model: Some("Model".to_string()),
-                minor: Some(128),
-                ..gpu(1)
-            },
-            gpu(2),
-        ];
-        let mut live = Topology::empty("live", Provenance::ThisSystem);
-        live.gpus = vec![Gpu {
-            minor: Some(131),
-            runtime_index: Some(7),
-            ..gpu(1)
-        }];
-        confirm(&mut described, &live);
-        let here = Gpu {
-            model: Some("Model".to_string()),
-            ..live.gpus[0].clone()
+        let gpu = |bus: u32, model: Option<&str>, minor, runtime_index| Gpu {
+            model: model.map(str::to_string),
+            minor,
+            runtime_index,
+            ..Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd)
         };
-        assert_eq!(described.gpus, [here, gpu(2)]);
+        let mut described = Topology::empty("x", Provenance::Model("x".to_string()));
+        let second = gpu(2, None, None, None);
+        described.gpus = vec![gpu(1, Some("Model"), Some(128), None), second.clone()];
+        let mut live = Topology::empty("live", Provenance::ThisSystem);
+        live.gpus = vec![gpu(1, None, Some(131), Some(7))];
+        confirm(&mut described, &live);
+        let here = gpu(1, Some("Model"), Some(131), Some(7));
+        assert_eq!(described.gpus, [here, second]);
     }
 }

@@ -41,17 +41,14 @@ mod tests {
     /// Makes a file immutable: then even root's write fails with EPERM, as the device cgroup has it.
     fn forbid(file: &Path, forbids: bool) -> bool {
         let flag = if forbids { "+i" } else { "-i" };
-        Command::new("chattr")
-            .arg(flag)
-            .arg(file)
-            .output()
-            .is_ok_and(|output| output.status.success())
+        let output = Command::new("chattr").arg(flag).arg(file).output();
+        output.is_ok_and(|output| output.status.success())
     }
 
     #[test]
-    fn what_is_said_of_the_null_device_too_says_nothing_of_a_gpu() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-gpus-{}", std::process::id()));
+    fn an_answer_for_the_null_device_too_tells_nothing_of_a_gpu() {
+        let name = format!("nic-placement-gpus-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         let topology = platform::model("dgx-h100").unwrap();
         for name in ["nvidia0", "nvidia1", "null"] {
@@ -66,15 +63,12 @@ mod tests {
         };
         match forbid(&folder.join("nvidia0"), true) && forbid(&folder.join("null"), true) {
             true => {
-                assert_eq!(
-                    access(),
-                    [Access::Unknown; 2],
-                    "a filter that answers so to all"
-                );
+                // a filter that answers so to all
+                assert_eq!(access(), [Access::Unknown; 2]);
                 assert!(forbid(&folder.join("null"), false));
                 assert_eq!(access(), [Access::Denied, Access::Allowed]);
             }
-            false => println!("skipped: no file here can be made unchangeable"),
+            false => println!("skipped: no `chattr +i` here"),
         }
         for name in ["nvidia0", "null"] {
             forbid(&folder.join(name), false);

@@ -252,6 +252,11 @@ impl Topology {
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
+    /// libibverbs finds no such NIC (rdma-core, libibverbs/device.c). Descriptions may name no uverbs.
+    pub fn lacks_verbs(&self, nic: &Nic) -> bool {
+        nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
+    }
+
     /// True for a ConnectX-7 function that manages the NVSwitches of an HGX B200 or B300 board. It
     /// looks like an InfiniBand port, but reaches no other node.
     ///

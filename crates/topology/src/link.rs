@@ -88,21 +88,8 @@ mod tests {
 
     #[test]
     fn a_gen5_x16_link_moves_504_gbit_and_a_gen1_x1_link_2() {
-        assert_eq!(
-            LinkRate {
-                tenths_gt: 320,
-                width: 16
-            }
-            .mbps(),
-            504_123
-        );
-        assert_eq!(
-            LinkRate {
-                tenths_gt: 25,
-                width: 1
-            }
-            .mbps(),
-            2_000
-        );
+        for (tenths_gt, width, mbps) in [(320, 16, 504_123), (25, 1, 2_000)] {
+            assert_eq!(LinkRate { tenths_gt, width }.mbps(), mbps);
+        }
     }
 }

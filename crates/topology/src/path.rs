@@ -282,46 +282,29 @@ mod tests {
         topology
     }
 
+    fn way(topology: &Topology, a: &str, b: &str) -> crate::way::Way {
+        topology.way(a.parse().unwrap(), b.parse().unwrap())
+    }
+
     #[test]
-    fn the_kind_of_a_path_is_what_nvidia_smi_calls_it() {
+    fn the_kind_of_a_path_is_that_of_nvidia_smi() {
         let topology = machine();
-        let kind = |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
-        assert_eq!(
-            kind("03:00.0", "04:00.0"),
-            PathType::Pix,
-            "two ports of one switch"
-        );
-        assert_eq!(
-            kind("07:00.0", "07:00.1"),
-            PathType::Pix,
-            "two functions of one card"
-        );
-        assert_eq!(
-            kind("03:00.0", "07:00.0"),
-            PathType::Pxb,
-            "a switch behind a switch"
-        );
-        assert_eq!(
-            kind("03:00.0", "08:00.0"),
-            PathType::Phb,
-            "two root ports of one host bridge"
-        );
-        assert_eq!(
-            kind("03:00.0", "41:00.0"),
-            PathType::Node,
-            "two host bridges of one NUMA node"
-        );
-        assert_eq!(kind("03:00.0", "81:00.0"), PathType::Sys, "two NUMA nodes");
-        assert_eq!(
-            kind("03:00.0", "c1:00.0"),
-            PathType::Sys,
-            "a NUMA node that the kernel does not name"
-        );
-        assert_eq!(
-            kind("81:00.0", "03:00.0"),
-            PathType::Sys,
-            "either way round"
-        );
+        for (a, b, kind) in [
+            // two ports of one switch, and two functions of one card
+            ("03:00.0", "04:00.0", PathType::Pix),
+            ("07:00.0", "07:00.1", PathType::Pix),
+            // a switch behind a switch
+            ("03:00.0", "07:00.0", PathType::Pxb),
+            // two root ports, and two host bridges of one NUMA node
+            ("03:00.0", "08:00.0", PathType::Phb),
+            ("03:00.0", "41:00.0", PathType::Node),
+            ("03:00.0", "81:00.0", PathType::Sys),
+            // the kernel does not name its NUMA node
+            ("03:00.0", "c1:00.0", PathType::Sys),
+        ] {
+            assert_eq!(way(&topology, a, b).kind, kind, "{a} {b}");
+            assert_eq!(way(&topology, b, a).kind, kind, "{b} {a}");
+        }
     }
 
     #[test]
@@ -344,79 +327,53 @@ mod tests {
         ] {
             function(&mut topology, address, parent, Some(0), 16);
         }
-        let mut ids = |address: &str, device: u16, subsystem: u16| {
+        use PathType::{Pix, Pxb};
+        for (address, device, subsystem, to_part, to_whole) in [
+            // the whole alone, one part, both parts
+            ("01:00.0", 0xc010, 0xa096, Pxb, Pxb),
+            ("03:00.0", 0xc010, 0xa096, Pxb, Pix),
+            ("04:00.0", 0xc010, 0xa096, Pix, Pix),
+            // another generation, which numbers its parts; a whole is no part
+            ("01:00.0", 0xc030, 0x0096, Pxb, Pxb),
+            ("03:00.0", 0xc030, 0x1096, Pxb, Pix),
+            ("04:00.0", 0xc030, 0x1096, Pix, Pix),
+            ("04:00.0", 0xc030, 0x0096, Pxb, Pix),
+        ] {
             let mut switch = topology.pci.get(address.parse().unwrap()).unwrap().clone();
             (switch.vendor, switch.device) = (Some(0x1000), Some(device));
             switch.subsystem = Some((0x1000, subsystem));
             topology.pci.insert(switch);
-            let kind =
-                |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
-            (kind("05:00.0", "06:00.0"), kind("05:00.0", "07:00.0"))
-        };
-        assert_eq!(
-            ids("01:00.0", 0xc010, 0xa096),
-            (PathType::Pxb, PathType::Pxb),
-            "the whole alone"
-        );
-        assert_eq!(
-            ids("03:00.0", 0xc010, 0xa096),
-            (PathType::Pxb, PathType::Pix),
-            "one part"
-        );
-        assert_eq!(
-            ids("04:00.0", 0xc010, 0xa096),
-            (PathType::Pix, PathType::Pix),
-            "both parts"
-        );
-        assert_eq!(
-            ids("01:00.0", 0xc030, 0x0096),
-            (PathType::Pxb, PathType::Pxb),
-            "another generation"
-        );
-        ids("03:00.0", 0xc030, 0x1096);
-        assert_eq!(
-            ids("04:00.0", 0xc030, 0x1096),
-            (PathType::Pix, PathType::Pix),
-            "Gen5 numbers its parts"
-        );
-        assert_eq!(
-            ids("04:00.0", 0xc030, 0x0096),
-            (PathType::Pxb, PathType::Pix),
-            "a whole is no part"
-        );
+            let kinds = ["06:00.0", "07:00.0"].map(|nic| way(&topology, "05:00.0", nic).kind);
+            assert_eq!(
+                kinds,
+                [to_part, to_whole],
+                "{address} {device:x} {subsystem:x}"
+            );
+        }
     }
 
     #[test]
     fn a_way_that_is_only_stated_crosses_between_the_numa_nodes_that_are_known() {
         let mut topology = machine();
-        let crossing = |topology: &Topology, a: &str, b: &str| {
-            topology
-                .way(a.parse().unwrap(), b.parse().unwrap())
-                .crossing
-        };
-        assert_eq!(crossing(&topology, "81:00.0", "03:00.0"), Some((0, 1)));
-        let mut state = |a: &str, b: &str, kind| {
+        for (a, b, stated, crossing) in [
+            ("81:00.0", "03:00.0", None, Some((0, 1))),
+            ("81:00.0", "03:00.0", Some(PathType::Sys), Some((0, 1))),
+            // as near as a virtual bus may hide
+            ("81:00.0", "04:00.0", Some(PathType::Pix), None),
+            // both on one NUMA node, and one without a known node
+            ("03:00.0", "41:00.0", Some(PathType::Sys), None),
+            ("03:00.0", "c1:00.0", Some(PathType::Sys), None),
+        ] {
+            let pair = (a.parse().unwrap(), b.parse().unwrap());
             topology
                 .stated_paths
-                .insert((a.parse().unwrap(), b.parse().unwrap()), kind);
-            crossing(&topology, a, b)
-        };
-        assert_eq!(state("81:00.0", "03:00.0", PathType::Sys), Some((0, 1)));
-        assert_eq!(
-            state("81:00.0", "04:00.0", PathType::Pix),
-            None,
-            "as near as a virtual bus hides"
-        );
-        assert_eq!(
-            state("03:00.0", "41:00.0", PathType::Sys),
-            None,
-            "both on one NUMA node"
-        );
-        assert_eq!(
-            state("03:00.0", "c1:00.0", PathType::Sys),
-            None,
-            "one of which nothing is known"
-        );
+                .extend(stated.map(|kind| (pair, kind)));
+            assert_eq!(
+                way(&topology, a, b).crossing,
+                crossing,
+                "{a} {b} {stated:?}"
+            );
+        }
     }
 
     #[test]
@@ -425,20 +382,15 @@ mod tests {
         function(&mut topology, "02:00.0", "01:00.0", None, 16);
         function(&mut topology, "02:01.0", "01:00.0", None, 16);
         function(&mut topology, "03:00.0", "0f:00.0", None, 16);
-        let way = |a: &str, b: &str| topology.way(a.parse().unwrap(), b.parse().unwrap());
-        assert_eq!(way("02:00.0", "02:01.0").kind, PathType::Pix);
-        assert_eq!(
-            (
-                way("02:00.0", "03:00.0").kind,
-                way("02:00.0", "03:00.0").links.len()
-            ),
-            (PathType::Sys, 2)
-        );
-        assert_eq!(
-            way("02:00.0", "0e:00.0").links.len(),
-            1,
-            "a function that the tree does not hold"
-        );
+        // the tree does not hold the last one itself
+        for (other, kind, links) in [
+            ("02:01.0", PathType::Pix, 2),
+            ("03:00.0", PathType::Sys, 2),
+            ("0e:00.0", PathType::Sys, 1),
+        ] {
+            let way = way(&topology, "02:00.0", other);
+            assert_eq!((way.kind, way.links.len()), (kind, links), "{other}");
+        }
     }
 
     #[test]
@@ -446,20 +398,10 @@ mod tests {
         let mut topology = machine();
         function(&mut topology, "02:01.0", "01:00.0", Some(0), 4);
         function(&mut topology, "00:01.0", "pci0000:00", Some(0), 1);
-        let narrowest = |a: &str, b: &str| {
-            topology
-                .way(a.parse().unwrap(), b.parse().unwrap())
-                .links
-                .iter()
-                .map(|link| link.mbps)
-                .min()
-                .unwrap()
-        };
-        assert_eq!(
-            narrowest("03:00.0", "04:00.0"),
-            126_030,
-            "the x4 port, not the x1 root port"
-        );
-        assert_eq!(narrowest("03:00.0", "81:00.0"), 31_507, "the x1 root port");
+        // the x4 port, and the x1 root port
+        for (other, mbps) in [("04:00.0", 126_030), ("81:00.0", 31_507)] {
+            let links = way(&topology, "03:00.0", other).links;
+            assert_eq!(links.iter().map(|link| link.mbps).min(), Some(mbps));
+        }
     }
 }

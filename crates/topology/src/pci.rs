@@ -345,25 +345,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), canonical);
         }
-        assert_eq!(
-            "pci10000:00".parse::<HostBridge>().unwrap().to_string(),
-            "pci10000:00"
-        );
-    }
-
-    #[test]
-    fn text_that_is_no_address_is_refused() {
-        for text in [
-            "",
-            ".",
-            "0",
-            "1b:00",
-            "0000:1b:20.0",
-            "0000:1b:00.8",
-            "0000:+b:00.0",
-            "0:0:0:0.0",
-            "pci0000:15",
-        ] {
+        let host: HostBridge = "pci10000:00".parse().unwrap();
+        assert_eq!(host.to_string(), "pci10000:00");
+        let bad = "|.|0|1b:00|0000:1b:20.0|0000:1b:00.8|0000:+b:00.0|0:0:0:0.0|pci0000:15";
+        for text in bad.split('|') {
             assert!(text.parse::<PciAddress>().is_err(), "`{text}`");
         }
     }

@@ -45,7 +45,6 @@ pub fn write(metrics: &[Metric]) -> String {
         samples,
     } in metrics.iter().filter(|metric| !metric.samples.is_empty())
     {
-        // writing to a string cannot fail
         let _ = writeln!(
             out,
             "# HELP {name} {}\n# TYPE {name} {kind}",

@@ -17,7 +17,6 @@ pub struct NodeReport {
     /// of CMD, if one was run
     pub status: Option<u8>,
     pub tasks: Vec<TaskVerdict>,
-    /// processes that did not answer, or that were too many
     pub not_looked_at: usize,
     pub traffic: Option<Traffic>,
     pub notes: Vec<String>,
@@ -68,7 +67,6 @@ impl NodeReport {
 #[derive(Debug, Default, PartialEq)]
 pub struct Merged {
     pub nodes: BTreeSet<String>,
-    /// nodes whose plan is the tasks' own
     pub by_tasks: usize,
     /// `idle` and `unknown` name NICs as `node/nic`
     pub shares: Shares,
@@ -77,9 +75,7 @@ pub struct Merged {
     pub seconds: f64,
     pub failed: BTreeSet<String>,
     pub tasks: BTreeMap<Verdict, usize>,
-    /// nodes that reported more than once: the first report counts
     pub twice: BTreeSet<String>,
-    /// each note, with the number of nodes
     pub notes: BTreeMap<String, usize>,
 }
 
@@ -88,9 +84,7 @@ pub struct Sum {
     pub planned_on: usize,
     pub counted_on: usize,
     pub rdma: Bytes,
-    /// on the node where least left
     pub least_sent: Option<u64>,
-    /// on the node where most left
     pub most_sent: Option<u64>,
     pub tcp_sent: u64,
     pub is_rdma: bool,

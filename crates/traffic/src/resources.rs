@@ -16,7 +16,6 @@ pub enum Objects {
     Devices,
     /// the kernel asks the device for the state of each
     QueuePairs,
-    /// registered memory
     Regions,
     Domains,
     /// one for each time that a process opened the device; since Linux 5.15
@@ -33,7 +32,6 @@ const KERNEL_NAME: u16 = 29;
 const DOMAIN: u16 = 60;
 const CONTEXT: u16 = 64;
 
-/// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
 
 impl Objects {
@@ -48,7 +46,6 @@ impl Objects {
         }
     }
 
-    /// Asks for all of them, of one device.
     pub fn request(self, device: Option<u32>) -> Vec<u8> {
         /// `NLM_F_REQUEST | NLM_F_DUMP` of include/uapi/linux/netlink.h.
         const FLAGS: u16 = 0x301;
@@ -133,7 +130,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Attributes with their numbers; one that is cut off ends them.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
     const NUMBER: u16 = 0x3fff;
@@ -188,7 +184,6 @@ pub struct Held {
 }
 
 impl Held {
-    /// Adds the objects of another process.
     pub fn add(&mut self, other: &Held) {
         self.with(other, |mine, others| mine + others);
     }
@@ -212,7 +207,6 @@ impl Held {
     }
 }
 
-/// Objects by thread, and by the device's name.
 #[derive(Default)]
 pub struct Holdings {
     pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
@@ -220,7 +214,6 @@ pub struct Holdings {
     pub unowned: u32,
 }
 
-/// Joins the answers.
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
     let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice).iter();
     let threads: BTreeMap<_, _> = of(Objects::Contexts)
@@ -297,39 +290,29 @@ mod tests {
         bytes
     }
 
+    fn device() -> Vec<u8> {
+        let index = attribute(DEVICE_INDEX, &[7, 0, 0, 0]);
+        [index, attribute(DEVICE_NAME, b"mlx5_3\0")].concat()
+    }
+
     fn listed(objects: Objects, entries: &[Vec<(u16, u32)>]) -> Vec<u8> {
         let (list, entry) = objects.numbers().1.unwrap();
         let entry = |of: &Vec<(u16, u32)>| {
-            let of: Vec<u8> = of
-                .iter()
-                .flat_map(|(number, value)| match *number {
-                    TYPE | STATE => attribute(*number, &[*value as u8]),
-                    KERNEL_NAME => attribute(*number, b"ib_core\0"),
-                    _ => attribute(*number, &value.to_ne_bytes()),
-                })
-                .collect();
-            attribute(entry, &of)
+            let of = of.iter().flat_map(|(number, value)| match *number {
+                TYPE | STATE => attribute(*number, &[*value as u8]),
+                KERNEL_NAME => attribute(*number, b"ib_core\0"),
+                _ => attribute(*number, &value.to_ne_bytes()),
+            });
+            attribute(entry, &of.collect::<Vec<u8>>())
         };
         let entries: Vec<u8> = entries.iter().flat_map(entry).collect();
-        let body = [
-            attribute(DEVICE_INDEX, &[7, 0, 0, 0]),
-            attribute(DEVICE_NAME, b"mlx5_3\0"),
-        ]
-        .concat();
-        message(5130, &[body, attribute(list, &entries)].concat())
+        message(5130, &[device(), attribute(list, &entries)].concat())
     }
 
     fn answered(objects: Objects, entries: &[Vec<(u16, u32)>]) -> (Objects, Vec<Object>) {
         let mut found = Vec::new();
-        let done = message(3, &[0; 4]);
-        assert_eq!(
-            read(
-                objects,
-                &[listed(objects, entries), done].concat(),
-                &mut found
-            ),
-            Answer::Done
-        );
+        let bytes = [listed(objects, entries), message(3, &[0; 4])].concat();
+        assert_eq!(read(objects, &bytes, &mut found), Answer::Done);
         (objects, found)
     }
 
@@ -337,13 +320,8 @@ mod tests {
     fn queue_pairs_are_counted_by_port_and_by_whether_they_can_send() {
         let pair =
             |kind, state, port| vec![(PORT, port), (TYPE, kind), (STATE, state), (THREAD, 42)];
-        let pairs = [
-            pair(2, 3, 1),
-            pair(2, 3, 2),
-            pair(2, 1, 1),
-            pair(4, 3, 1),
-            pair(255, 3, 1),
-        ];
+        let pairs = [(2, 3, 1), (2, 3, 2), (2, 1, 1), (4, 3, 1), (255, 3, 1)];
+        let pairs = pairs.map(|(kind, state, port)| pair(kind, state, port));
         let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
         let held = &held.threads[&42]["mlx5_3"];
         assert_eq!(held.connected, BTreeMap::from([(1, 1), (2, 1)]));
@@ -355,19 +333,12 @@ mod tests {
         let kernel = vec![(TYPE, 4), (STATE, 3), (KERNEL_NAME, 0)];
         let left = vec![(TYPE, 2), (STATE, 3), (DOMAIN, 5)];
         let lost = vec![(TYPE, 2), (STATE, 3), (DOMAIN, 6)];
+        let domains = [(5, 1), (6, 2)].map(|(domain, of)| vec![(DOMAIN, domain), (CONTEXT, of)]);
+        let contexts = [vec![(CONTEXT, 1), (THREAD, 42)], vec![(CONTEXT, 2)]];
         let answers = BTreeMap::from([
             answered(Objects::QueuePairs, &[kernel, left, lost]),
-            answered(
-                Objects::Domains,
-                &[
-                    vec![(DOMAIN, 5), (CONTEXT, 1)],
-                    vec![(DOMAIN, 6), (CONTEXT, 2)],
-                ],
-            ),
-            answered(
-                Objects::Contexts,
-                &[vec![(CONTEXT, 1), (THREAD, 42)], vec![(CONTEXT, 2)]],
-            ),
+            answered(Objects::Domains, &domains),
+            answered(Objects::Contexts, &contexts),
         ]);
         let all = holdings(&answers);
         assert_eq!(all.unowned, 1, "the context's own thread has ended too");
@@ -379,24 +350,13 @@ mod tests {
     #[test]
     fn a_refusal_is_told_by_its_number_and_a_device_by_its_index() {
         let refusal = message(2, &(-22i32).to_ne_bytes());
-        assert_eq!(
-            read(Objects::Contexts, &refusal, &mut Vec::new()),
-            Answer::Refused(22)
-        );
+        let refused = read(Objects::Contexts, &refusal, &mut Vec::new());
+        assert_eq!(refused, Answer::Refused(22));
         let mut found = Vec::new();
-        let body = [
-            attribute(DEVICE_INDEX, &[7, 0, 0, 0]),
-            attribute(DEVICE_NAME, b"mlx5_3\0"),
-        ]
-        .concat();
-        assert_eq!(
-            read(Objects::Devices, &message(5121, &body), &mut found),
-            Answer::More
-        );
-        assert_eq!(
-            (found[0].device.as_str(), found[0].device_index()),
-            ("mlx5_3", Some(7))
-        );
+        let more = read(Objects::Devices, &message(5121, &device()), &mut found);
+        assert_eq!(more, Answer::More);
+        let index = found[0].device_index();
+        assert_eq!((&*found[0].device, index), ("mlx5_3", Some(7)));
         assert_eq!(Objects::QueuePairs.request(Some(7)).len(), 24);
     }
 

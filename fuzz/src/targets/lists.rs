@@ -1,4 +1,4 @@
-//! Lists and names: CPUs, masks, addresses, networks, nodes, components, ways of binding.
+//! Lists and names: CPUs, masks, addresses, networks, nodes, components, ways of binding; and the file of `--multi-prog`.
 #![forbid(unsafe_code)]
 
 use super::held;
@@ -6,12 +6,12 @@ use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{components, cpu_bind};
+use nic_placement_core::step::program::binder_of_ranks;
 use nic_placement_core::topology::{
     CpuSet, DeviceName, HostBridge, Network, PciAddress, Processor, SubnetPrefix, Topology,
 };
 use nic_placement_fleet::audit::hostlist::compressed;
 use nic_placement_fleet::doctor::releases;
-use nic_placement_formats::synthesise::modalias;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_node::platform;
 use std::fmt::{Debug, Display};
@@ -31,7 +31,6 @@ pub fn run(data: &[u8]) {
                 assert!(set.iter().all(|cpu| cpu < CpuSet::LIMIT));
                 assert_eq!(set.iter().count(), set.len());
                 assert_eq!(CpuSet::from_list(&set.to_string()).as_ref(), Ok(&set));
-                assert_eq!(CpuSet::from_words(set.words().to_vec()), set);
             }
             Err(bad) => held::message(&bad.to_string()),
         }
@@ -41,48 +40,32 @@ pub fn run(data: &[u8]) {
     comes_back::<Network>(line);
     comes_back::<SubnetPrefix>(line);
     comes_back::<DeviceName>(line);
-    if let Some(processor) = Processor::from_modalias(line) {
-        assert_eq!(
-            Processor::from_modalias(&modalias(&processor)),
-            Some(processor)
-        );
-    }
-    NODE.with(|node| match gpus_named(node, line) {
-        Ok(gpus) => assert!(gpus.iter().all(|gpu| gpu.0 < node.gpus.len())),
-        Err(bad) => held::message(&bad.to_string()),
-    });
-    match patterns(line) {
-        Ok(patterns) => NODE.with(|node| {
-            for nic in &node.nics {
-                patterns.iter().for_each(|pattern| {
-                    let _ = pattern.matches(nic);
-                });
-            }
-        }),
-        Err(why) => held::message(&why),
-    }
-    if let Ok(rollout) = Rollout::parse(line) {
-        (0..100).for_each(|job| {
-            rollout.has(job);
-        });
-    }
+    let _ = Processor::from_modalias(line);
     let _ = releases::of_version(line);
+    let _ = Rollout::parse(line).map(|rollout| rollout.has(7));
+    NODE.with(|node| {
+        match gpus_named(node, line) {
+            Ok(gpus) => assert!(gpus.iter().all(|gpu| gpu.0 < node.gpus.len())),
+            Err(bad) => held::message(&bad.to_string()),
+        }
+        match patterns(line) {
+            Ok(patterns) => {
+                let matches = |nic| patterns.iter().any(|pattern| pattern.matches(nic));
+                let _ = node.nics.iter().filter(|nic| matches(nic)).count();
+            }
+            Err(why) => held::message(&why),
+        }
+    });
     nodes(&lines);
     slurms(&lines);
 }
 
-fn comes_back<T: FromStr + Display + PartialEq + Debug>(text: &str)
-where
-    T::Err: Display,
-{
+fn comes_back<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
     match text.parse::<T>() {
-        Ok(value) => {
-            let again = value
-                .to_string()
-                .parse::<T>()
-                .unwrap_or_else(|bad| panic!("`{value}`: {bad}"));
-            assert_eq!(again, value);
-        }
+        Ok(value) => match value.to_string().parse::<T>() {
+            Ok(again) => assert_eq!(again, value),
+            Err(bad) => panic!("`{value}`: {bad}"),
+        },
         Err(bad) => held::message(&bad.to_string()),
     }
 }
@@ -90,18 +73,11 @@ where
 /// Names of nodes, written as a list, are the names that the list has.
 fn nodes(lines: &[&str]) {
     match HostList::parse(lines[0]) {
-        Ok(list) => lines.iter().skip(1).take(8).for_each(|name| {
-            let _ = list.has(name);
-        }),
+        Ok(list) => drop(lines.iter().take(8).filter(|name| list.has(name)).count()),
         Err(why) => held::message(&why),
     }
-    let is_name = |name: &&&str| {
-        !name.is_empty()
-            && name.len() < 64
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-    };
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name = |name: &&&str| (1..64).contains(&name.len()) && name.bytes().all(is_letter);
     let names: Vec<&str> = lines.iter().filter(is_name).take(16).copied().collect();
     if !names.is_empty() {
         let written = compressed(names.iter().copied());
@@ -112,23 +88,46 @@ fn nodes(lines: &[&str]) {
     }
 }
 
-/// What srun and slurmd leave in the environment.
+/// Variables and words of srun and slurmd.
 fn slurms(lines: &[&str]) {
     let words: Vec<String> = lines.iter().map(ToString::to_string).collect();
-    let _ = cpu_bind::word_of_srun(&words, lines.first().copied());
     let read = |name: &str| {
         let nth = name.bytes().map(usize::from).sum::<usize>() % (lines.len() + 1);
         lines.get(nth).map(|line| line.to_string())
     };
+    for are_several in [false, true] {
+        let _ = cpu_bind::word_of_srun(&words, are_several, read);
+    }
     let _ = cpu_bind::chosen(read);
     let _ = components::leader(7, read);
-    let masks = cpu_bind::masks(|name| match name {
-        cpu_bind::TYPE => Some(if lines.len() % 2 == 0 {
-            "mask_cpu:"
-        } else {
-            "map_cpu:"
-        }),
-        _ => lines.first().copied(),
-    });
-    assert!(masks.len() <= lines[0].len() + 1);
+    for kind in ["mask_cpu:", "map_cpu:"] {
+        let masks = cpu_bind::masks(|name| match name {
+            cpu_bind::TYPE => Some(kind),
+            _ => Some(lines[0]),
+        });
+        assert!(masks.len() <= lines[0].len() + 1);
+    }
+}
+
+/// The file of srun's `--multi-prog`, which root reads as its user wrote it.
+pub fn ranks(data: &[u8]) {
+    let found = binder_of_ranks(data);
+    let with = |line: &str| binder_of_ranks(&[data, line.as_bytes()].concat());
+    if data.ends_with(b"\\") {
+        // the next line would be a part of the last
+        return;
+    }
+    match found {
+        Some(binder) => {
+            let is_letter = |byte: &&u8| !b"'\\\n".contains(byte);
+            let letters: Vec<u8> = data.iter().filter(is_letter).copied().collect();
+            let mut words = letters.windows(binder.len());
+            assert!(words.any(|word| word == binder.as_bytes()), "`{binder}`");
+            assert_eq!(with("\n5 numactl"), found, "the first one counts");
+        }
+        None => {
+            assert_eq!(with("\n5 /usr/bin/taskset 0x1"), Some("taskset"));
+            assert_eq!(with("\n# 5 taskset\n\n5 ./train taskset"), None);
+        }
+    }
 }

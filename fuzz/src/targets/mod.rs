@@ -1,107 +1,49 @@
-//! One function for each kind of input from outside: it panics where an input breaks what must hold for all of them.
+//! A function for each kind of input that root reads or that a stranger sends: it panics where an input breaks an answer's rules.
 //!
-//! libFuzzer calls them with inputs of its own, and the project's tests with the corpus and with mutations of it.
+//! libFuzzer calls them with inputs of its own, and the project's tests with the corpus and with changes to it.
 #![forbid(unsafe_code)]
 
 mod admin;
-mod built;
-mod directory;
 mod environment;
-mod fabric;
+mod fleet;
 mod formats;
 mod held;
-mod kept;
-mod layers;
 mod lists;
-mod machines;
-mod place;
-mod ranks;
-mod reports;
+mod plans;
 mod request;
 mod tables;
 mod tree;
 mod words;
-pub mod work;
 
 /// An input's consequences.
 pub type Target = fn(&[u8]);
 
-/// `(name, what it is called with, the function)`.
-pub const TARGETS: [(&str, &str, Target); 24] = [
-    (
-        "words",
-        "the option, SLURM_NIC_PLACEMENT and default=, one on each line",
-        words::run,
-    ),
-    (
-        "plugstack",
-        "plugstack.conf's arguments, one on each line",
-        admin::plugstack,
-    ),
-    ("conf", "the configuration file", admin::conf),
-    (
-        "environment",
-        "a task's variables, and the files that libraries read",
-        environment::run,
-    ),
-    ("sysfs", "changes to the trees of known machines", tree::run),
-    (
-        "tables",
-        "tables of /proc and the GPU driver's files",
-        tables::run,
-    ),
-    ("node_file", "a node file", formats::node_file),
-    ("topology", "a topology file", formats::topology),
-    ("snapshot", "a snapshot", formats::snapshot),
-    ("archive", "a tar of /sys", formats::archive),
-    ("hwloc", "hwloc's XML", formats::hwloc),
-    ("nccl", "NCCL's XML", formats::nccl),
-    (
-        "matrix",
-        "the text of nvidia-smi topo -m, rocm-smi or amd-smi",
-        formats::matrix,
-    ),
-    ("audit", "a stream of reports", reports::run),
-    ("template", "one set= of the admin's", admin::template),
-    (
-        "maps",
-        "a made machine, and the map for every engine",
-        machines::maps,
-    ),
-    (
-        "solver",
-        "a made machine under every policy",
-        machines::solver,
-    ),
-    (
-        "lists",
-        "CPU lists, masks, addresses, networks, hostlists",
-        lists::run,
-    ),
-    ("request", "a request of the C interface", request::run),
-    (
-        "layers",
-        "plugstack.conf's arguments, and the configuration file and maps on disk",
-        layers::run,
-    ),
-    (
-        "kept",
-        "changes to the trees of known machines whose node files were kept",
-        kept::run,
-    ),
-    (
-        "directory",
-        "changes to captured trees on disk",
-        directory::run,
-    ),
-    ("ranks", "the file of --multi-prog", ranks::run),
-    ("fabric", "a text of ibnetdiscover or lldpctl", fabric::run),
+const KIB: usize = 1024;
+
+/// `(name, KiB that the project reads of such an input or that can be searched, changed inputs of a test, the function)`.
+pub const TARGETS: [(&str, usize, usize, Target); 18] = [
+    ("words", KIB, 2000, words::run),
+    ("plugstack", 64 * KIB, 150, admin::plugstack),
+    ("conf", 64 * KIB, 60, admin::conf),
+    ("environment", 128 * KIB, 400, environment::run),
+    ("sysfs", KIB, 40, tree::run),
+    ("tables", 64 * KIB, 150, tables::run),
+    ("node_file", 1024 * KIB, 200, formats::node_file),
+    ("topology", 1024 * KIB, 300, formats::topology),
+    ("snapshot", 1024 * KIB, 150, formats::snapshot),
+    ("archive", 1024 * KIB, 300, formats::archive),
+    ("hwloc", 1024 * KIB, 300, formats::hwloc),
+    ("nccl", 1024 * KIB, 300, formats::nccl),
+    ("matrix", 1024 * KIB, 300, formats::matrix),
+    ("audit", 1024 * KIB, 300, fleet::audit),
+    ("fabric", 1024 * KIB, 1500, fleet::fabric),
+    ("lists", 128 * KIB, 1500, lists::run),
+    ("ranks", 4096 * KIB, 2000, lists::ranks),
+    ("request", 1024 * KIB, 100, request::run),
 ];
 
-/// Runs a target by its name; `None` where there is none of that name.
+/// A target by its name.
 pub fn named(name: &str) -> Option<Target> {
-    TARGETS
-        .iter()
-        .find(|(known, ..)| *known == name)
-        .map(|(_, _, target)| *target)
+    let found = TARGETS.iter().find(|(known, ..)| *known == name)?;
+    Some(found.3)
 }

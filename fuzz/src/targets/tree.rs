@@ -1,18 +1,18 @@
-//! Hostile trees: the trees of known machines, and changes to them that the bytes say.
+//! Hostile trees: the trees of known machines, and changes to them that the bytes say; a node file that was kept before.
 #![forbid(unsafe_code)]
 
-use super::built::Bytes;
-use super::{formats, held};
-use nic_placement_core::topology::Provenance;
-use nic_placement_formats::file;
-use nic_placement_formats::synthesise::synthesise;
+use super::{held, plans};
+use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_formats::node_file as written;
+use nic_placement_node::cache::NodeFile;
 use nic_placement_node::discover::manifest::{Entry, normalise};
 use nic_placement_node::discover::registered::{difference, links, registered};
 use nic_placement_node::discover::{Manifest, Root, Scope};
-use nic_placement_node::platform;
-use nic_placement_node::read_root;
+use nic_placement_node::kept::{self, Kept};
+use nic_placement_node::{confirm, platform, read_root};
+use nic_placement_testing::synthesise::synthesise;
 
-pub(super) const MODELS: [&str; 6] = [
+const MODELS: [&str; 6] = [
     "dgx-spark",
     "gh200",
     "aws-g5",
@@ -21,10 +21,17 @@ pub(super) const MODELS: [&str; 6] = [
     "dgx-h100",
 ];
 
-/// Which of them each first byte names: one with hundreds of entries costs as much as several small ones.
+/// The model of each first byte: one with hundreds of entries costs as much as several small ones.
 const CHOSEN: [usize; 16] = [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2];
 
-/// What a kernel would not write there.
+pub(super) const SCOPES: [Scope; 4] = [
+    Scope::Full,
+    Scope::Placement,
+    Scope::Selection,
+    Scope::Cores,
+];
+
+/// Texts that no kernel writes there.
 const TEXTS: [&str; 24] = [
     "",
     "0",
@@ -52,106 +59,147 @@ const TEXTS: [&str; 24] = [
     "nan",
 ];
 
-thread_local! {
-    static TREES: Vec<Vec<(String, Entry)>> = MODELS.iter().map(|name| entries(name)).collect();
-}
-
 /// Entries at which no folder is copied any more.
-const MOST: usize = if cfg!(lean) { 1_000 } else { 20_000 };
+const MOST: usize = 1_000;
 
 /// CPUs that keep their folders: hundreds that are alike would be half of the work.
 const CPUS: u32 = 8;
 
+/// Seconds since boot at which each node was kept, and for how long that counts.
+const THEN: u64 = 1000;
+const MAX_AGE: u64 = 900;
+
+thread_local! {
+    static TREES: Vec<Vec<(String, Entry)>> = MODELS.map(entries).into();
+    static KEPT: Vec<NodeFile> = MODELS.map(made).into();
+}
+
 pub(super) fn entries(model: &str) -> Vec<(String, Entry)> {
     let manifest = synthesise(&platform::model(model).expect("a model"));
-    let is_one_more_cpu = |path: &str| {
-        let number = path
-            .strip_prefix("sys/devices/system/cpu/cpu")
-            .and_then(|rest| rest.split('/').next());
-        number
-            .and_then(|number| number.parse::<u32>().ok())
-            .is_some_and(|number| number >= CPUS)
+    let is_kept = |path: &str| {
+        let cpu = path.strip_prefix("sys/devices/system/cpu/cpu");
+        let number = cpu.and_then(|rest| rest.split('/').next());
+        let number = number.and_then(|number| number.parse::<u32>().ok());
+        number.is_none_or(|number| number < CPUS)
     };
-    let kept = manifest.iter().filter(|(path, _)| !is_one_more_cpu(path));
+    let kept = manifest.iter().filter(|(path, _)| is_kept(path));
     kept.map(|(path, entry)| (path.to_string(), entry.clone()))
         .collect()
 }
 
-/// Which of `MODELS` an input changes.
-pub(super) fn chosen(head: u8) -> usize {
+fn booted(mut manifest: Manifest) -> Manifest {
+    let boot_id = Entry::File("3f0ba4b5-0000-4000-8000-000000000000".to_string());
+    manifest.insert("proc/sys/kernel/random/boot_id", boot_id);
+    manifest
+}
+
+fn made(model: &str) -> NodeFile {
+    let live = Root::manifest(booted(manifest(entries(model))));
+    let made = written::make(&live, THEN, "then".to_string());
+    made.expect("a node").0
+}
+
+fn chosen(head: u8) -> usize {
     CHOSEN[usize::from(head) % CHOSEN.len()]
 }
 
-/// The tree that the bytes say, and what is read of it.
-pub fn hostile(data: &[u8]) -> (Manifest, Scope) {
-    let mut bytes = Bytes::new(data);
-    let head = bytes.next();
-    let manifest = TREES.with(|trees| changed(&trees[chosen(head)], &mut bytes));
-    (
-        manifest,
-        [
-            Scope::Full,
-            Scope::Placement,
-            Scope::Selection,
-            Scope::Cores,
-        ][usize::from(head >> 6)],
-    )
+/// The node file of one of the machines.
+pub(super) fn node_file(choice: u8) -> NodeFile {
+    KEPT.with(|kept| kept[chosen(choice)].clone())
 }
 
 pub fn run(data: &[u8]) {
-    let (manifest, scope) = hostile(data);
-    let from = Provenance::Captured("made".to_string());
-    let mut root = Root::manifest(manifest);
-    let is_recorded = held::has_turn(data, 3, 4);
-    if is_recorded {
-        root.record();
-    }
-    let found = read_root(&root, scope, from.clone());
+    let (&head, mut changes) = data.split_first().unwrap_or((&0, &[]));
+    let tree = TREES.with(|trees| changed(&trees[chosen(head)], &mut changes));
+    let tree = booted(tree);
+    let scope = SCOPES[usize::from(head >> 6)];
+    let from = || Provenance::Captured("made".to_string());
+    let mut root = Root::manifest(tree.clone());
+    root.record();
+    let found = read_root(&root, scope, from());
     let (topology, diagnostics) = &found;
     assert!(topology.gpus.len() <= 256 && topology.nics.len() <= 256);
     held::findings(diagnostics);
-    if held::has_turn(data, 0, 4) {
-        let now = registered(&root);
-        assert_eq!(difference(&now, &registered(&root)), None);
-        let _ = links(&root, topology);
-    }
-    // a machine whose tree contradicts itself cannot be written; what can be is read back
-    if held::has_turn(data, 1, 4) {
-        let written = file::to_json(topology);
-        if let Ok(again) = file::from_json(&written, from.clone()) {
-            assert_eq!(file::to_json(&again), written);
-        }
-    }
-    if held::has_turn(data, 2, 4) {
-        formats::plans(data, topology);
-    }
-    // what was read is all that it takes
-    if is_recorded {
-        let again = read_root(&Root::manifest(root.recorded()), scope, from);
-        assert_eq!(again.0, found.0, "what was recorded is another node");
-    }
+    plans::of(topology);
+    let recorded = Root::manifest(root.recorded());
+    let again = read_root(&recorded, scope, from());
+    assert_eq!(again.0, found.0, "more was read than was recorded");
+    let live = Root::manifest(tree);
+    let now = registered(&live);
+    assert_eq!(difference(&now, &registered(&live)), None);
+    let _ = links(&live, topology);
+    was_kept(data, node_file(head), &live);
 }
 
-/// The tree with the bytes' changes: texts, links, copies of folders, what is missing.
-fn changed(tree: &[(String, Entry)], bytes: &mut Bytes) -> Manifest {
-    let mut entries: Vec<(String, Entry)> = tree.to_vec();
-    let mut changes = 0;
-    while !bytes.is_empty() && changes < 64 {
-        changes += 1;
-        let kind = bytes.next();
-        let place = bytes.wide() % entries.len();
+/// The node file of the machine before its changes, and a description of another on it.
+fn was_kept(data: &[u8], then: NodeFile, live: &Root) {
+    let later = THEN + data.len() as u64 * 37 % 1024;
+    match kept::settle(live, then.clone(), MAX_AGE, later) {
+        Ok(Kept {
+            topology,
+            age,
+            diagnostics,
+        }) => {
+            assert!(age == later - THEN && age <= MAX_AGE);
+            held::findings(&diagnostics);
+            assert!(data.len() > 1 || topology == then.topology);
+            // the devices that there are only the node itself says
+            let names = |of: &Topology| of.nics.iter().map(|nic| nic.name.clone()).collect();
+            let names: [Vec<_>; 2] = [names(&topology), names(&then.topology)];
+            assert_eq!(names[0], names[1]);
+            assert_eq!(topology.gpus.len(), then.topology.gpus.len());
+            plans::of(&topology);
+        }
+        Err(why) => assert!(data.len() > 1 && !why.is_absent(), "{why}"),
+    }
+    let (here, _) = read_root(live, Scope::Placement, Provenance::ThisSystem);
+    let described = node_file(data.len() as u8).topology;
+    let mut topology = described.clone();
+    let diagnostics = confirm(&mut topology, &here);
+    held::findings(&diagnostics);
+    let told = topology.nics.len() + diagnostics.len();
+    assert_eq!(told, described.nics.len(), "each that is left out is told");
+    for nic in &topology.nics {
+        let same = here.nics.iter().find(|other| other.name == nic.name);
+        let same = same.expect("it is here");
+        assert_eq!((&nic.ports, &nic.uverbs), (&same.ports, &same.uverbs));
+    }
+    plans::of(&topology);
+}
+
+fn next(bytes: &mut &[u8]) -> u8 {
+    let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
+    *bytes = rest;
+    *first
+}
+
+fn wide(bytes: &mut &[u8]) -> usize {
+    usize::from(next(bytes)) << 8 | usize::from(next(bytes))
+}
+
+/// The tree with the bytes' changes: texts, links, copies of folders, missing ones.
+fn changed(tree: &[(String, Entry)], bytes: &mut &[u8]) -> Manifest {
+    let mut entries = tree.to_vec();
+    for _ in 0..64 {
+        if bytes.is_empty() {
+            break;
+        }
+        let kind = next(bytes);
+        let place = wide(bytes) % entries.len();
         match kind % 8 {
             0 => {
-                let text = TEXTS[usize::from(bytes.next()) % TEXTS.len()];
+                let text = TEXTS[usize::from(next(bytes)) % TEXTS.len()];
                 entries[place].1 = Entry::File(text.trim_end().to_string());
             }
             1 => {
-                let length = usize::from(bytes.next() % 32);
-                let text = held::text(bytes.take(length)).replace('\0', "");
+                let length = usize::from(next(bytes) % 32).min(bytes.len());
+                let (text, rest) = bytes.split_at(length);
+                *bytes = rest;
+                let text = held::text(text).replace('\0', "");
                 entries[place].1 = Entry::File(text.trim_end().to_string());
             }
             2 => {
-                let target = entries[bytes.wide() % entries.len()].0.clone();
+                let target = entries[wide(bytes) % entries.len()].0.clone();
                 let path = entries[place].0.clone();
                 let target = format!("{}{target}", "../".repeat(path.matches('/').count()));
                 if normalise(&path, &target).is_some() {
@@ -159,13 +207,10 @@ fn changed(tree: &[(String, Entry)], bytes: &mut Bytes) -> Manifest {
                 }
             }
             3 => entries[place].1 = Entry::Directory,
-            4 => copied(&mut entries, place, bytes.next()),
+            4 => copied(&mut entries, place, next(bytes)),
             5 if entries.len() > 1 => drop(entries.swap_remove(place)),
             6 => missing(&mut entries, place),
-            _ => {
-                let from = bytes.wide() % entries.len();
-                entries[place].1 = entries[from].1.clone();
-            }
+            _ => entries[place].1 = entries[wide(bytes) % entries.len()].1.clone(),
         }
     }
     manifest(entries)
@@ -173,29 +218,24 @@ fn changed(tree: &[(String, Entry)], bytes: &mut Bytes) -> Manifest {
 
 pub(super) fn manifest(entries: Vec<(String, Entry)>) -> Manifest {
     let mut manifest = Manifest::default();
-    entries
-        .into_iter()
-        .for_each(|(path, entry)| manifest.insert(&path, entry));
+    for (path, entry) in entries {
+        manifest.insert(&path, entry);
+    }
     manifest
+}
+
+fn folder(path: &str) -> Option<String> {
+    Some(path.rsplit_once('/')?.0.to_string())
 }
 
 /// The folder of an entry once more, or many times, under other names.
 fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
-    let Some((folder, _)) = entries[place]
-        .0
-        .clone()
-        .rsplit_once('/')
-        .map(|(a, b)| (a.to_string(), b.to_string()))
-    else {
+    let Some(folder) = folder(&entries[place].0) else {
         return;
     };
     let prefix = format!("{folder}/");
-    let below: Vec<(String, Entry)> = entries
-        .iter()
-        .filter(|(path, _)| path.starts_with(&prefix))
-        .take(64)
-        .cloned()
-        .collect();
+    let below = entries.iter().filter(|(path, _)| path.starts_with(&prefix));
+    let below: Vec<(String, Entry)> = below.take(64).cloned().collect();
     for nth in 0..usize::from(how % 16 + 1) {
         if entries.len() + below.len() > MOST {
             return;
@@ -206,26 +246,19 @@ fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
             2 => folder.replacen("0000:", &format!("{nth:04x}:"), 1),
             _ => format!("{folder}_{}", "x".repeat(nth * 8)),
         };
-        entries.extend(
-            below
-                .iter()
-                .map(|(path, entry)| (format!("{copy}/{}", &path[prefix.len()..]), entry.clone())),
-        );
+        for (path, entry) in &below {
+            let path = format!("{copy}/{}", &path[prefix.len()..]);
+            entries.push((path, entry.clone()));
+        }
     }
 }
 
 /// All of a folder is gone.
 fn missing(entries: &mut Vec<(String, Entry)>, place: usize) {
-    let Some((folder, _)) = entries[place].0.rsplit_once('/') else {
-        return;
-    };
-    let prefix = format!("{folder}/");
-    let kept: Vec<(String, Entry)> = entries
-        .iter()
-        .filter(|(path, _)| !path.starts_with(&prefix))
-        .cloned()
-        .collect();
-    if !kept.is_empty() {
-        *entries = kept;
+    if let Some(folder) = folder(&entries[place].0) {
+        let prefix = format!("{folder}/");
+        if entries.iter().any(|(path, _)| !path.starts_with(&prefix)) {
+            entries.retain(|(path, _)| !path.starts_with(&prefix));
+        }
     }
 }

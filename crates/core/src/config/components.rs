@@ -39,49 +39,32 @@ mod tests {
 
     #[test]
     fn a_job_knows_which_component_it_is() {
-        let found = |number, variables: &[(&str, &str)]| {
-            of_job(number, |name| {
-                variables
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, value)| value.to_string())
-            })
-        };
         let by_srun = [(SIZE, "2"), (JOB, "40")];
-        assert_eq!(
-            (found(40, &by_srun), found(41, &by_srun)),
-            (Some(0), Some(1))
-        );
-        assert_eq!(
-            (found(42, &by_srun), found(39, &by_srun)),
-            (None, None),
-            "no component of that job"
-        );
         let named = [
             (SIZE, "2"),
             (JOB, "40"),
             ("SLURM_JOB_ID_HET_GROUP_0", "40"),
+            // a number between was taken
             ("SLURM_JOB_ID_HET_GROUP_1", "57"),
         ];
-        assert_eq!(found(57, &named), Some(1), "a number between was taken");
-        assert_eq!(found(40, &[(JOB, "40")]), None, "an ordinary job");
-        let first = |number, variables: &[(&str, &str)]| {
-            leader(number, |name| {
-                variables
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, value)| value.to_string())
-            })
-        };
-        assert_eq!(
-            (first(40, &by_srun), first(41, &by_srun), first(57, &named)),
-            (40, 40, 40)
-        );
-        assert_eq!(
-            (first(7, &by_srun), first(7, &[(JOB, "40")])),
-            (7, 7),
-            "no component of that job"
-        );
-        assert_eq!(found(40, &[(SIZE, "many"), (JOB, "40")]), None);
+        let (ordinary, odd) = ([(JOB, "40")], [(SIZE, "many"), (JOB, "40")]);
+        for (number, variables, component, first) in [
+            (40, &by_srun[..], Some(0), 40),
+            (41, &by_srun, Some(1), 40),
+            // no component of that job
+            (42, &by_srun, None, 42),
+            (39, &by_srun, None, 39),
+            (57, &named, Some(1), 40),
+            (7, &ordinary, None, 7),
+            (40, &ordinary, None, 40),
+            (40, &odd, None, 40),
+        ] {
+            let read = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| value.to_string())
+            };
+            let found = (of_job(number, read), leader(number, read));
+            assert_eq!(found, (component, first), "{number} {variables:?}");
+        }
     }
 }

@@ -210,40 +210,32 @@ nodename=gpu002 PARTITIONNAME=train default=off
     fn a_line_holds_for_the_nodes_and_partitions_at_its_beginning_and_the_nearest_comes_last() {
         let (conf, findings) = parse(TEXT);
         assert_eq!(findings, [""; 0]);
-        let cluster = ["default=observe", "exclude=mlx5_9"];
-        let node = ["topology=/etc/a.json", "trust-topology"];
-        let partition = ["default=closest", "rollout=10%"];
-        assert_eq!(held(&conf, "login", None), cluster);
-        assert_eq!(held(&conf, "gpu001", None), [cluster, node].concat());
-        assert_eq!(
-            held(&conf, "gpu001", Some("train")),
-            [cluster, node, partition].concat()
-        );
-        assert_eq!(
-            held(&conf, "gpu001", Some("debug")),
-            [cluster, node].concat(),
-            "names as they are"
-        );
-        let all = [&cluster[..], &node, &partition, &["default=off"]].concat();
-        assert_eq!(held(&conf, "gpu002", Some("train")), all);
-        assert_eq!(
-            held(&conf, "gpu002.example.org", Some("train")),
-            all,
-            "the name with its domain"
-        );
+        let cluster = "default=observe exclude=mlx5_9";
+        let node = "default=observe exclude=mlx5_9 topology=/etc/a.json trust-topology";
+        let all = format!("{node} default=closest rollout=10%");
+        for (name, partition, expected) in [
+            ("login", None, cluster),
+            ("gpu001", None, node),
+            ("gpu001", Some("train"), &all),
+            // names as they are
+            ("gpu001", Some("debug"), node),
+            ("gpu002", Some("train"), &format!("{all} default=off")),
+            // the name with its domain
+            (
+                "gpu002.example.org",
+                Some("train"),
+                &format!("{all} default=off"),
+            ),
+        ] {
+            let held = held(&conf, name, partition).join(" ");
+            assert_eq!(held, expected, "{name} {partition:?}");
+        }
         assert!(conf.names_nodes() && !parse("default=off").0.names_nodes());
-    }
-
-    #[test]
-    fn an_argument_knows_its_line() {
-        let (conf, _) = parse(TEXT);
-        let of_node = conf
-            .lines_for(Audience::Nodes, "gpu001", None)
-            .flat_map(|line| line.arguments("/c"));
-        assert_eq!(
-            of_node.map(|(place, _)| place).collect::<Vec<_>>(),
-            ["/c:5", "/c:5"]
-        );
+        let of_node = conf.lines_for(Audience::Nodes, "gpu001", None);
+        let places = of_node
+            .flat_map(|line| line.arguments("/c"))
+            .map(|(place, _)| place);
+        assert_eq!(places.collect::<Vec<_>>(), ["/c:5", "/c:5"]);
     }
 
     #[test]
@@ -253,24 +245,25 @@ nodename=gpu002 PARTITIONNAME=train default=off
              PartitionName= default=all\nNodeName=a NodeName=b default=all\n",
         );
         assert_eq!(held(&conf, "gpu1", None), ["exclude=a"]);
-        let words = [
-            "has no `]`",
-            "at the beginning",
-            "no argument",
-            "is missing",
-            "twice",
+        let parts = [
+            (1, "has no `]`"),
+            (3, "at the beginning"),
+            (4, "no argument"),
+            (5, "is missing"),
+            (6, "twice"),
         ];
-        assert_eq!(findings.len(), words.len(), "{findings:?}");
-        for ((finding, words), line) in findings.iter().zip(words).zip([1, 3, 4, 5, 6]) {
+        assert_eq!(findings.len(), parts.len(), "{findings:?}");
+        for (finding, (line, part)) in findings.iter().zip(parts) {
+            let start = format!("`/c:{line}`: ");
             assert!(
-                finding.starts_with(&format!("`/c:{line}`: ")) && finding.contains(words),
+                finding.starts_with(&start) && finding.contains(part),
                 "{finding}"
             );
         }
     }
 
     #[test]
-    fn what_is_no_text_is_refused_as_a_whole() {
+    fn a_file_that_is_no_text_is_refused_as_a_whole() {
         let bad = |bytes: &[u8]| Conf::parse(bytes, "/c").unwrap_err().to_string();
         assert!(bad(b"default=off\ndef\0ault=on\n").contains("line 2"));
         assert!(bad(b"\xff\xfe").contains("line 1"));

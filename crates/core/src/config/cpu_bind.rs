@@ -6,7 +6,7 @@
 //! the move, have one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
-//! (`tests/end_to_end/cases_hint.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
+//! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
 //! and empty without that option.
 //!
 //! ```text
@@ -28,7 +28,7 @@
 
 use crate::topology::CpuSet;
 
-/// The plugin in srun sets `chosen`, `implied` or `unnamed`; no task sees the variable.
+/// The plugin in srun sets one of the words below; no task sees the variable.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// The user named a binding.
 pub const CHOSEN: &str = "chosen";
@@ -38,6 +38,10 @@ const IMPLIED: &str = "implied";
 /// of a heterogeneous job, since srun leaves them in its environment (src/srun/srun_job.c,
 /// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
+/// The user named a binding for some component of a heterogeneous job. Earlier components lack
+/// [`TYPE`], but for the one whose launch thread starts first (src/srun/srun.c, `_launch_one_app`;
+/// the same from 22.05 to 26.05).
+pub const OF_COMPONENT: &str = "component";
 
 /// The type of binding: slurmstepd has srun's value, a task has slurmd's.
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
@@ -45,7 +49,10 @@ pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
 pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 
 /// srun's input variable for `--cpu-bind`.
-pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
+const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
+
+/// Slurm's `MAX_HET_JOB_COMPONENTS`.
+const MOST_COMPONENTS: u32 = 128;
 
 /// The variables of [`chosen`]: slurmstepd has srun's values, a task has slurmd's.
 pub const READ: [&str; 6] = [
@@ -61,7 +68,11 @@ pub const READ: [&str; 6] = [
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);
-    let how = set(TYPE).filter(|_| word.as_deref() != Some(UNNAMED))?;
+    let how = match word.as_deref() {
+        Some(UNNAMED) => return None,
+        Some(OF_COMPONENT) => return set(TYPE).or(word),
+        _ => set(TYPE)?,
+    };
     let of_hints: &[&str] = match how.as_str() {
         "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
@@ -89,12 +100,23 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     masks.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// [`VARIABLE`]'s value by srun's arguments and `SLURM_CPU_BIND`; `None` if the node's variables
-/// suffice.
+/// [`VARIABLE`]'s value by srun's arguments and variables; `None` if the node's variables suffice.
 ///
 /// The program's arguments count as srun's: a false match costs a move, but hides no choice.
-pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
-    let mut named = variable.is_some_and(names_a_way);
+pub fn word_of_srun(
+    arguments: &[String],
+    are_several: bool,
+    read: impl Fn(&str) -> Option<String>,
+) -> Option<&'static str> {
+    let set = |name: &str| read(name).filter(|value| !value.is_empty());
+    let names = |name: &str| set(name).is_some_and(|list| names_a_way(&list));
+    // a component's variable (src/srun/opt.c, `_opt_env`)
+    let is_named_for = |group: u32| {
+        ["HET", "PACK"]
+            .iter()
+            .any(|word| names(&format!("{READ_BY_SRUN}_{word}_GROUP_{group}")))
+    };
+    let mut named = names(READ_BY_SRUN) || are_several && (0..MOST_COMPONENTS).any(is_named_for);
     let mut counts_nodes = false;
     for (name, value) in options(arguments) {
         if is_option(name, "--cpu-bind", "--cpu-b") || is_option(name, "--cpu_bind", "--cpu_b") {
@@ -102,27 +124,15 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
         }
         counts_nodes |= name.starts_with("-B") || is_option(name, "--extra-node-info", "--ext");
     }
-    match (named, counts_nodes) {
-        (true, _) => Some(CHOSEN),
-        (false, true) => Some(IMPLIED),
-        (false, false) => None,
+    match named {
+        true if are_several => Some(OF_COMPONENT),
+        true => Some(CHOSEN),
+        false if are_several => Some(UNNAMED),
+        false if counts_nodes => Some(IMPLIED),
+        // an outer step's: slurmd sets several variables in a task, of which an inner srun reads
+        // only READ_BY_SRUN, and passes the rest on (src/common/env.c, `setup_env`)
+        false => (set(TYPE).is_some() && set(READ_BY_SRUN).is_none()).then_some(UNNAMED),
     }
-}
-
-/// True if srun's variable carries a component's `--cpu-bind` that names a binding (src/srun/opt.c,
-/// `_opt_env`).
-pub fn is_of_component(name: &str, value: &str) -> bool {
-    let groups = ["SLURM_CPU_BIND_HET_GROUP_", "SLURM_CPU_BIND_PACK_GROUP_"];
-    groups.iter().any(|group| name.starts_with(group)) && names_a_way(value)
-}
-
-/// True if the binding in srun's environment comes from an outer step.
-///
-/// slurmd sets several variables in a task; an inner srun reads only `SLURM_CPU_BIND`. If that is
-/// unset, srun passes the rest on (src/common/env.c, `setup_env`), though the user chose nothing.
-pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
-    let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
-    is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
 /// Splits `--name=value`; pairs any other argument with the next one as its value.
@@ -148,22 +158,16 @@ fn names_a_way(list: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// The value of `name` among `NAME=value` words.
+    fn value(variables: &str, name: &str) -> Option<String> {
+        let value = |pair: &str| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_string());
+        variables.split(' ').find_map(value)
+    }
+
     fn chosen_of(variables: &str) -> Option<String> {
-        let pairs: Vec<(&str, &str)> = variables
-            .split(' ')
-            .filter_map(|word| word.split_once('='))
-            .collect();
-        let named = |name: &str| match name {
-            "SLURM_CPU_BIND_TYPE" => "TYPE".to_string(),
-            "SLURM_CPU_BIND_LIST" => "LIST".to_string(),
-            VARIABLE => "TOLD".to_string(),
-            other => other.trim_start_matches("SLURM_").to_string(),
-        };
-        chosen(|name| {
-            pairs
-                .iter()
-                .find(|(known, _)| *known == named(name))
-                .map(|(_, value)| value.to_string())
+        chosen(|name| match name.trim_start_matches("SLURM_") {
+            "NIC_PLACEMENT_CPU_BIND" => value(variables, "TOLD"),
+            name => value(variables, name.trim_start_matches("CPU_BIND_")),
         })
     }
 
@@ -177,6 +181,7 @@ mod tests {
             "TYPE=sockets LIST= NTASKS_PER_SOCKET=2",
             "TYPE=sockets LIST= TOLD=implied",
             "TYPE= LIST=verbose",
+            "TOLD=chosen",
             "TYPE=none TOLD=unnamed",
             "TYPE=cores LIST=cores TOLD=unnamed",
             "",
@@ -200,6 +205,12 @@ mod tests {
             ("TYPE=ldoms LIST= THREADS_PER_CORE=1", "ldoms"),
             ("TYPE=map_cpu: LIST=0,1", "map_cpu:"),
             ("TYPE=mask_cpu: LIST=0x1 TOLD=implied", "mask_cpu:"),
+            (
+                "TYPE=cores LIST= THREADS_PER_CORE=1 TOLD=component",
+                "cores",
+            ),
+            ("TYPE= LIST=verbose TOLD=component", "component"),
+            ("TOLD=component", "component"),
         ] {
             assert_eq!(chosen_of(choice).as_deref(), Some(how), "{choice}");
         }
@@ -207,87 +218,72 @@ mod tests {
 
     #[test]
     fn srun_tells_what_its_command_line_says_and_the_node_cannot_see() {
-        let told = |line: &str, variable: Option<&str>| {
+        let told = |line: &str, variables: &str, alone: Option<&str>, is_named: bool| {
             let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-            word_of_srun(&words, variable)
+            let read = |name: &str| value(variables, name.strip_prefix("SLURM_CPU_BIND")?);
+            let of_several = Some(if is_named { OF_COMPONENT } else { UNNAMED });
+            for (are_several, word) in [(false, alone), (true, of_several)] {
+                let told = word_of_srun(&words, are_several, read);
+                assert_eq!(told, word, "{line} {variables}");
+            }
         };
-        assert_eq!(told("srun -n8 ./a", None), None);
-        assert_eq!(told("srun --hint=nomultithread ./a", None), None);
-        assert_eq!(told("srun --cpu-bind=cores ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun --cpu-bind cores ./a", None), Some(CHOSEN));
-        assert_eq!(
-            told("srun --cpu-b=threads --threads-per-core=1 ./a", None),
-            Some(CHOSEN)
-        );
-        assert_eq!(told("srun --cpu_bind=none ./a", None), Some(CHOSEN));
-        assert_eq!(
-            told("srun --cpu-bind=verbose ./a", None),
-            None,
-            "it asks to read, and not to bind"
-        );
-        assert_eq!(told("srun --cpu-bind=v,cores ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun ./a", Some("quiet,mask_cpu:0x1")), Some(CHOSEN));
-        assert_eq!(told("srun ./a", Some("verbose")), None);
-        assert_eq!(told("srun -B 2 ./a", None), Some(IMPLIED));
-        assert_eq!(told("srun --extra-node-info=2:2 ./a", None), Some(IMPLIED));
-        assert_eq!(
-            told("srun -B2:2:1 --cpu-bind=sockets ./a", None),
-            Some(CHOSEN)
-        );
-        assert_eq!(
-            told("srun --cpu-freq=high --cpus-per-task=4 ./a", None),
-            None
-        );
-        assert_eq!(told("srun", None), None);
-    }
-
-    #[test]
-    fn the_tasks_masks_are_those_that_slurmd_lists_and_a_list_that_is_understood_in_part_tells_of_nobody()
-     {
-        let masks = |how: &'static str, list: &'static str| -> Vec<String> {
-            let read = |name: &str| match name {
-                TYPE => Some(how),
-                LIST => Some(list),
-                _ => None,
-            };
-            masks(read).iter().map(CpuSet::to_string).collect()
-        };
-        assert_eq!(masks("mask_cpu:", "0x3,0x30,0x300"), ["0-1", "4-5", "8-9"]);
-        assert_eq!(masks("map_cpu:", "0,12"), ["0", "12"]);
-        for (how, list) in [
-            ("mask_cpu:", "0x3,none"),
-            ("mask_cpu:", ""),
-            ("map_cpu:", "0,all"),
-            ("threads", "0,1"),
-            ("none", "0x1"),
-            ("", "0x1"),
-            ("", ""),
+        let chosen = Some(CHOSEN);
+        for (line, word) in [
+            ("srun -n8 ./a", None),
+            ("srun --hint=nomultithread ./a", None),
+            ("srun --cpu-bind=cores ./a", chosen),
+            ("srun --cpu-bind cores ./a", chosen),
+            ("srun --cpu-b=threads --threads-per-core=1 ./a", chosen),
+            ("srun --cpu_bind=none ./a", chosen),
+            // it asks to read, and not to bind
+            ("srun --cpu-bind=verbose ./a", None),
+            ("srun --cpu-bind=v,cores ./a", chosen),
+            ("srun -B 2 ./a", Some(IMPLIED)),
+            ("srun --extra-node-info=2:2 ./a", Some(IMPLIED)),
+            ("srun -B2:2:1 --cpu-bind=sockets ./a", chosen),
+            ("srun --cpu-freq=high --cpus-per-task=4 ./a", None),
+            ("srun", None),
         ] {
-            assert_eq!(masks(how, list), [""; 0], "`{how}{list}`");
+            told(line, "", word, word == chosen);
         }
-        assert_eq!(super::masks(|_| None), []);
+        for (variables, word, is_named) in [
+            ("=quiet,mask_cpu:0x1", chosen, true),
+            ("=verbose", None, false),
+            ("_HET_GROUP_127=cores", None, true),
+            ("_PACK_GROUP_0=cores", None, true),
+            ("_HET_GROUP_1=quiet", None, false),
+            // after `unset SLURM_CPU_BIND` in a task
+            ("_TYPE=mask_cpu:", Some(UNNAMED), false),
+            ("_TYPE=mask_cpu: =", Some(UNNAMED), false),
+            ("_TYPE=mask_cpu: =quiet,mask_cpu:0x3", chosen, true),
+            ("_TYPE=", None, false),
+        ] {
+            told("srun ./a", variables, word, is_named);
+        }
     }
 
     #[test]
-    fn a_binding_is_an_outer_steps_where_srun_does_not_read_it() {
-        let is_outer = |how: Option<&str>, read_by_srun: Option<&str>| {
-            is_of_an_outer_step(|name| match name {
-                TYPE => how.map(str::to_string),
-                READ_BY_SRUN => read_by_srun.map(str::to_string),
-                _ => None,
-            })
-        };
-        let bound = Some("mask_cpu:");
-        assert!(is_outer(bound, None), "after `unset SLURM_CPU_BIND`");
-        assert!(is_outer(bound, Some("")));
-        assert!(
-            !is_outer(bound, Some("quiet,mask_cpu:0x3")),
-            "srun binds this step so too"
-        );
-        assert!(
-            !is_outer(None, None) && !is_outer(Some(""), None),
-            "there is no outer step"
-        );
-        assert!(!is_outer(None, Some("cores")), "the user's own variable");
+    fn the_tasks_masks_are_those_that_slurmd_lists_and_none_where_a_part_is_not_understood() {
+        for (how, list, expected) in [
+            ("mask_cpu:", "0x3,0x30,0x300", &["0-1", "4-5", "8-9"][..]),
+            ("map_cpu:", "0,12", &["0", "12"]),
+            ("mask_cpu:", "0x3,none", &[]),
+            ("mask_cpu:", "", &[]),
+            ("map_cpu:", "0,all", &[]),
+            ("threads", "0,1", &[]),
+            ("none", "0x1", &[]),
+            ("", "0x1", &[]),
+            ("", "", &[]),
+        ] {
+            let found = masks(|name| {
+                [(TYPE, how), (LIST, list)]
+                    .into_iter()
+                    .find(|of| of.0 == name)
+                    .map(|of| of.1)
+            });
+            let found: Vec<String> = found.iter().map(CpuSet::to_string).collect();
+            assert_eq!(found, expected, "`{how}{list}`");
+        }
+        assert_eq!(masks(|_| None::<&str>), []);
     }
 }

@@ -92,7 +92,7 @@ pub const WORDS: &[Spec] = &[
     option("dry-run", "", "print those lines and change nothing"),
     option(
         "nics-per-task",
-        "auto|N",
+        "auto|1-8",
         "NICs for each GPU under closest, rail and spread: 1 to 8, or auto (default), one, and more if its \
          nearest NICs outnumber the GPUs that share them",
     ),

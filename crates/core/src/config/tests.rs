@@ -14,134 +14,135 @@ fn words(text: &str) -> Words {
     Words::parse(text).unwrap()
 }
 
+/// The admin's wish and the findings, by these arguments.
+fn admin(arguments: &[&str]) -> (Admin, Vec<String>) {
+    let (admin, findings) = Admin::parse(arguments.iter().copied());
+    let findings = findings.iter().map(ToString::to_string);
+    (admin, findings.collect())
+}
+
 #[test]
 fn the_option_without_words_is_the_same_in_all_of_slurms_spellings() {
     for text in ["", "(null)", ",", " "] {
         assert_eq!(words(text), Words::default(), "`{text}`");
     }
+    assert_eq!(words("off").policy, Some(Switch::Off));
 }
 
 #[test]
 fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
     let help = help();
+    // an example for each name of a value
+    let examples = [
+        ("LIBRARY,…", "ucx,nccl"),
+        ("NAME,…", "NCCL_IB_HCA"),
+        ("NAME=TEMPLATE", "MINE={nic}"),
+        ("nics-per-task=1-8", "nics-per-task=2"),
+        ("WORDS", "numa"),
+        ("NIC,…", "mlx5_0"),
+        ("PATH:PERCENT,…", "SYS:50"),
+        ("SECONDS", "60"),
+        ("PERCENT%[,observe]", "10%,observe"),
+        ("conf=FILE", "conf=/etc/c.conf"),
+        ("node-file=PATH", "node-file=/run/node.json"),
+    ];
     let words = WORDS.iter().map(|spec| (spec, true));
     for (spec, is_word) in words.chain(ARGUMENTS.iter().map(|spec| (spec, false))) {
-        assert!(
-            help.contains(&format!("  {}", spec.spelling())),
-            "`{}` is not in the help",
-            spec.name
-        );
-        let values: Vec<&str> = if spec.value.is_empty() {
-            vec![""]
-        } else {
-            spec.value.split('|').collect()
-        };
-        for value in values {
-            let value = value
-                .replace("LIBRARY,…", "ucx,nccl")
-                .replace("NAME,…", "NCCL_IB_HCA");
-            let value = value.replace("NAME=TEMPLATE", "MINE={nic}");
-            let text = if value.is_empty() {
-                spec.name.to_string()
-            } else {
-                format!("{}={value}", spec.name)
-            };
+        let shown = format!("  {}", spec.spelling());
+        assert!(help.contains(&shown), "{shown}");
+        for value in spec.value.split('|') {
+            let mut text = format!("{}={value}", spec.name);
+            for (name, example) in examples {
+                text = text.replace(name, example);
+            }
+            let text = text.trim_end_matches('=');
             match is_word {
-                true => {
-                    let text = text.replace("nics-per-task=N", "nics-per-task=2");
-                    assert!(Words::parse(&text).is_ok(), "`{text}`");
-                }
-                false => {
-                    let text = text
-                        .replace("WORDS", "numa")
-                        .replace("NIC,…", "mlx5_0")
-                        .replace("PATH:PERCENT,…", "SYS:50")
-                        .replace("SECONDS", "60")
-                        .replace("PERCENT%[,observe]", "10%,observe")
-                        .replace("conf=FILE", "conf=/etc/c.conf")
-                        .replace("node-file=PATH", "node-file=/run/node.json");
-                    assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
-                }
+                true => assert!(Words::parse(text).is_ok(), "`{text}`"),
+                false => assert_eq!(admin(&[text]).1, [""; 0], "`{text}`"),
             }
         }
     }
 }
 
 #[test]
-fn a_word_of_which_less_than_half_is_there_is_not_suggested() {
-    for word in ["on", "yes", "1", "true"] {
-        let said = Words::parse(word).unwrap_err().to_string();
-        let expected = format!("unknown word `{word}`: `srun --nic-placement=help`");
-        assert!(said.starts_with(&expected), "{said}");
+fn a_word_that_is_not_understood_is_named_with_the_one_that_was_meant() {
+    const HELP: &str = "`srun --nic-placement=help`";
+    let long = "x".repeat(2000);
+    for (text, parts) in [
+        (
+            "verbose,closet",
+            ["word `closet`, did you mean `closest`?", HELP],
+        ),
+        ("xyzzy", ["unknown word `xyzzy`: ", HELP]),
+        // less than half of a word is there
+        ("on", ["unknown word `on`: `srun", HELP]),
+        ("yes", ["unknown word `yes`: `srun", HELP]),
+        ("1", ["unknown word `1`: `srun", HELP]),
+        ("true", ["unknown word `true`: `srun", HELP]),
+        (
+            "bind=cpu",
+            ["`bind=cpu` is not", "expected `bind=auto|numa|core|none`"],
+        ),
+        (
+            "bind",
+            ["`bind` is not", "expected `bind=auto|numa|core|none`"],
+        ),
+        ("verbose=2", ["`verbose=2` is not", "expected `verbose`"]),
+        (
+            "nics-per-task=9",
+            ["`nics-per-task=9` is", "`nics-per-task=auto|1-8`"],
+        ),
+        (
+            "strict,restricted",
+            ["`strict` and `restricted`", "cannot both hold"],
+        ),
+        ("numa,off", ["`numa` and `off`", "cannot both hold"]),
+        ("off,observe", ["`off` and `observe`", "cannot both hold"]),
+        ("observe,off", ["`observe` and `off`", "cannot both hold"]),
+        (&long, ["2000 bytes", "at most 1024"]),
+        // no control characters reach a terminal
+        ("a\n\u{1b}[2J", [r"unknown word `a\n\u{1b}[2J`", HELP]),
+        (
+            "env=uxc",
+            ["`env=uxc`: no library", "known: default, none, ucx"],
+        ),
+        (
+            "env=ucx+uxc",
+            ["`env=uxc`: no library", "known: default, none, ucx"],
+        ),
+        ("no-env=ucx", ["`no-env=ucx`", "expected the name of a"]),
+        // no list is open, or it has ended
+        ("verbose,nccl", ["unknown word `nccl`", HELP]),
+        ("env=ucx,verbose,nccl", ["unknown word `nccl`", HELP]),
+        ("env", ["`env` is not", "expected `env="]),
+        ("env=", ["`env=` is not", "expected `env="]),
+        ("env=,ucx", ["`env=` is not", "expected `env="]),
+        ("no-env", ["`no-env` is not", "expected `no-env="]),
+        ("no-env=", ["`no-env=` is not", "expected `no-env="]),
+    ] {
+        let said = Words::parse(text).unwrap_err().to_string();
+        assert!(
+            parts.iter().all(|part| said.contains(part)),
+            "`{text}`: {said}"
+        );
+    }
+    for bad in ["no-env=*", "no-env=nccl_*", "env=nccl_ib", "env=ucx*"] {
+        assert!(Words::parse(bad).is_err(), "`{bad}`");
     }
 }
 
-#[test]
-fn a_typo_is_named_with_the_word_that_was_meant_and_where_all_are_listed() {
-    let message = |text: &str| Words::parse(text).unwrap_err().to_string();
-    assert_eq!(
-        message("verbose,closet"),
-        "unknown word `closet`, did you mean `closest`? `srun --nic-placement=help` and `nic-placement plan --help` list all"
-    );
-    assert_eq!(
-        message("xyzzy"),
-        "unknown word `xyzzy`: `srun --nic-placement=help` and `nic-placement plan --help` list all"
-    );
-    assert_eq!(
-        message("bind=cpu"),
-        "`bind=cpu` is not understood: expected `bind=auto|numa|core|none`"
-    );
-    assert_eq!(
-        message("bind"),
-        "`bind` is not understood: expected `bind=auto|numa|core|none`"
-    );
-    assert_eq!(
-        message("verbose=2"),
-        "`verbose=2` is not understood: expected `verbose`"
-    );
-    assert_eq!(
-        message("nics-per-task=9"),
-        "`nics-per-task=9` is not understood: expected `nics-per-task=auto|N`"
-    );
-    assert_eq!(
-        message("strict,restricted"),
-        "`strict` and `restricted` cannot both hold: say one"
-    );
-    assert_eq!(
-        message("numa,off"),
-        "`numa` and `off` cannot both hold: say one"
-    );
-    assert_eq!(
-        message(&"x".repeat(2000)),
-        "2000 bytes of words: at most 1024 are read"
-    );
-    let escaped = r"unknown word `a\n\u{1b}[2J`";
-    assert!(
-        message("a\n\u{1b}[2J").starts_with(escaped),
-        "no control characters reach a terminal"
-    );
-}
-
-/// The wish of an admin with this `default=`.
-fn merge(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Wish {
+/// The wish by the admin's `default=`, the environment and the option.
+fn merged(default: &str, environment: Option<&str>, option: Option<&str>) -> Wish {
     let admin = Admin {
-        default: default.clone(),
+        default: words(default),
         ..Admin::default()
     };
-    Wish::new(admin, environment, option)
+    let (environment, option) = (environment.map(words), option.map(words));
+    Wish::new(admin, environment.as_ref(), option.as_ref())
 }
 
 #[test]
 fn the_option_beats_the_environment_and_that_the_admins_default() {
-    let merged = |default: &str, environment: Option<&str>, option: Option<&str>| {
-        let (environment, option) = (environment.map(words), option.map(words));
-        let settings = merge(&words(default), environment.as_ref(), option.as_ref());
-        if settings.enabled {
-            settings.policy.to_string()
-        } else {
-            "off".to_string()
-        }
-    };
     for (default, environment, option, expected) in [
         ("", None, None, "off"),
         ("", None, Some(""), "closest"),
@@ -155,39 +156,37 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         ("numa", Some("all"), Some("off"), "off"),
         ("verbose", None, None, "off"),
         ("closest", Some("numa"), Some("all"), "all"),
+        // a user who asks is placed where the admin only observes
+        ("observe", None, None, "observe closest"),
+        ("rail,observe,strict", None, None, "observe rail"),
+        ("observe", None, Some(""), "closest"),
+        ("observe", None, Some("off"), "off"),
+        ("observe", Some("off"), None, "off"),
+        ("observe", Some("off"), Some("verbose"), "closest"),
+        ("closest", None, Some("observe"), "observe closest"),
+        ("", Some("observe"), None, "observe closest"),
+        ("", Some("observe"), Some("rail"), "rail"),
+        ("off", None, Some("observe"), "observe closest"),
     ] {
-        assert_eq!(
-            merged(default, environment, option),
-            expected,
-            "default=`{default}` environment {environment:?} option {option:?}"
-        );
+        let wish = merged(default, environment, option);
+        let policy = match (wish.enabled, wish.observe) {
+            (false, _) => "off".to_string(),
+            (true, false) => wish.policy.to_string(),
+            (true, true) => format!("observe {}", wish.policy),
+        };
+        assert_eq!(policy, expected, "`{default}` {environment:?} {option:?}");
     }
-    let both = merge(&words("bind=none,verbose"), None, Some(&words("strict")));
+    let both = merged("bind=none,verbose", None, Some("strict"));
     assert_eq!(
         (both.bind, both.verbose, both.dry_run),
         (Bind::None, true, false)
     );
     assert_eq!(both.strictness, Strictness::Strict);
-    let softened = merge(
-        &words("restricted,nics-per-task=2"),
-        Some(&words("best-effort")),
-        None,
-    );
-    let again = merge(
-        &words("nics-per-task=2"),
-        Some(&words("nics-per-task=auto")),
-        None,
-    );
-    assert_eq!(
-        again.nics_per_task,
-        NicsEach::Auto,
-        "a site's number is taken back"
-    );
-    assert_eq!(
-        (softened.strictness, softened.nics_per_task),
-        (Strictness::BestEffort, NicsEach::Number(2))
-    );
-    assert_eq!(words("off").policy, Some(Switch::Off));
+    let softened = merged("restricted,nics-per-task=2", Some("best-effort"), None);
+    assert_eq!(softened.strictness, Strictness::BestEffort);
+    assert_eq!(softened.nics_per_task, NicsEach::Number(2));
+    let taken_back = merged("nics-per-task=2", Some("nics-per-task=auto"), None);
+    assert_eq!(taken_back.nics_per_task, NicsEach::Auto);
 }
 
 #[test]
@@ -213,227 +212,145 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
         ("mem=strict", Bind::Auto, Mem::Strict),
         ("mem=none", Bind::Auto, Mem::None),
     ] {
-        let settings = merge(&words(""), None, Some(&words(option)));
-        assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
+        let wish = merged("", None, Some(option));
+        assert_eq!((wish.bind, wish.mem), (bind, mem), "`{option}`");
     }
-    let admins = merge(&words("numa,bind=none,mem=strict,omp=on"), None, None);
-    assert_eq!(
-        (admins.mem, admins.omp, admins.by_user),
-        (Mem::Strict, true, false)
-    );
-    let users = merge(
-        &words("numa,mem=strict,omp=on"),
-        Some(&words("omp=off")),
-        Some(&words("mem=none")),
-    );
-    assert_eq!(
-        (users.mem, users.omp, users.by_user),
-        (Mem::None, false, true)
-    );
+    let admins = merged("numa,bind=none,mem=strict,omp=on", None, None);
+    let users = merged("numa,mem=strict,omp=on", Some("omp=off"), Some("mem=none"));
+    let of = |wish: Wish| (wish.mem, wish.omp, wish.by_user);
+    assert_eq!(of(admins), (Mem::Strict, true, false));
+    assert_eq!(of(users), (Mem::None, false, true));
 }
 
 #[test]
 fn an_admins_typo_is_named_with_the_argument_that_was_meant() {
-    let (admin, diagnostics) = Admin::parse([
+    let (found, findings) = admin(&[
         "exclud=mlx5_1",
         "include=mlx5_*",
         "default=closet",
         "machine=a",
         "sysfs=/x",
     ]);
-    let diagnostics: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-    assert!(
-        diagnostics[0].starts_with(
-            "`plugstack.conf: exclud=mlx5_1`: unknown argument, did you mean `exclude`?"
-        )
-    );
-    assert!(diagnostics[1].starts_with("`plugstack.conf: default=closet`: unknown word `closet`"));
-    assert!(diagnostics[2].starts_with("`plugstack.conf: sysfs=/x`: only one of"));
-    assert_eq!(diagnostics.len(), 3);
-    assert_eq!(admin.selection.include.len(), 1);
-    assert_eq!(admin.source, NodeSource::Machine("a".into()));
+    let starts = [
+        "`plugstack.conf: exclud=mlx5_1`: unknown argument, did you mean `exclude`?",
+        "`plugstack.conf: default=closet`: unknown word `closet`",
+        "`plugstack.conf: sysfs=/x`: only one of",
+    ];
+    assert_eq!(findings.len(), starts.len());
+    for (finding, start) in findings.iter().zip(starts) {
+        assert!(finding.starts_with(start), "{finding}");
+    }
+    assert_eq!(found.selection.include.len(), 1);
+    assert_eq!(found.source, NodeSource::Machine("a".into()));
 }
 
 #[test]
-fn of_thousands_of_unknown_arguments_each_is_named_and_few_are_looked_up() {
-    let arguments: Vec<String> = (0..9_000).map(|number| format!("exclu{number}")).collect();
-    let (_, findings) = Admin::parse(arguments.iter().map(String::as_str));
-    assert_eq!(findings.len(), arguments.len());
-    let looked_up = findings
-        .iter()
-        .filter(|finding| finding.to_string().contains("lists all"));
-    assert_eq!(looked_up.count(), 16);
-    assert_eq!(
-        findings[8_999].to_string(),
-        "`plugstack.conf: exclu8999`: unknown argument"
-    );
-}
-
-#[test]
-fn of_thousands_of_unknown_words_each_is_named_and_few_are_looked_up() {
-    let (_, findings) = Admin::parse(std::iter::repeat_n("default=clo", 2_000));
-    assert_eq!(findings.len(), 2_000);
-    let looked_up = findings
-        .iter()
-        .filter(|finding| finding.to_string().contains("list all"));
-    assert_eq!(looked_up.count(), 16);
-    assert_eq!(
-        findings[1_999].to_string(),
-        "`plugstack.conf: default=clo`: not understood"
-    );
-}
-
-#[test]
-fn of_thousands_of_mistakes_in_one_set_sixteen_are_named() {
-    let (admin, findings) =
-        Admin::parse([format!("set=OWN=1{}", ";LD_PRELOAD=2".repeat(9_000)).as_str()]);
-    assert_eq!(findings.len(), 1);
-    let text = findings[0].to_string();
-    assert!(
-        text.len() < 8192 && text.ends_with("; what follows is not read"),
-        "{text}"
-    );
-    assert_eq!(admin.templates.len(), 1);
+fn of_thousands_of_mistakes_each_is_named_and_few_are_looked_up() {
+    let unknown: Vec<String> = (0..9_000).map(|number| format!("exclu{number}")).collect();
+    let unknown: Vec<&str> = unknown.iter().map(String::as_str).collect();
+    let words = vec!["default=clo"; 2_000];
+    for (arguments, last) in [
+        (&unknown, "`plugstack.conf: exclu8999`: unknown argument"),
+        (&words, "`plugstack.conf: default=clo`: not understood"),
+    ] {
+        let (_, findings) = admin(arguments);
+        assert_eq!(findings.len(), arguments.len());
+        let looked_up =
+            |finding: &&String| finding.contains("list all") || finding.contains("lists all");
+        assert_eq!(findings.iter().filter(looked_up).count(), 16);
+        assert_eq!(findings.last().unwrap(), last);
+    }
+    let (found, findings) = admin(&[&format!("set=OWN=1{}", ";LD_PRELOAD=2".repeat(9_000))]);
+    let [text] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert!(text.len() < 8192 && text.ends_with("; what follows is not read"));
+    assert_eq!(found.templates.len(), 1);
 }
 
 #[test]
 fn a_list_of_more_nics_than_a_node_has_is_refused_and_the_one_before_holds() {
-    let many = |number: usize| vec!["mlx5_0"; number].join(",");
+    let many = |list: &str, number: usize| format!("{list}={}", vec!["mlx5_0"; number].join(","));
     for list in ["include", "exclude", "rails"] {
-        let of = |arguments: [String; 2]| Admin::parse(arguments.iter().map(String::as_str));
-        let (admin, findings) = of([format!("{list}=a,b"), format!("{list}={}", many(257))]);
-        let kept = [
-            &admin.selection.include,
-            &admin.selection.exclude,
-            &admin.rails,
-        ]
-        .map(Vec::len);
+        let (found, findings) = admin(&[&format!("{list}=a,b"), &many(list, 257)]);
+        let Admin {
+            selection, rails, ..
+        } = found;
+        let kept = [&selection.include, &selection.exclude, &rails].map(Vec::len);
         assert_eq!(kept.iter().sum::<usize>(), 2, "{list}");
-        assert!(
-            findings[0].to_string().contains("more than 256 NICs"),
-            "{findings:?}"
-        );
-        let (_, findings) = of([
-            format!("{list}={}", many(200)),
-            format!("{list}={}", many(57)),
-        ]);
-        assert_eq!(findings.len(), 1, "of several arguments together");
-        assert_eq!(
-            of([format!("{list}={}", many(256)), "cache=1".into()]).1,
-            []
-        );
+        assert!(findings[0].contains("more than 256 NICs"), "{findings:?}");
+        // of several arguments together
+        assert_eq!(admin(&[&many(list, 200), &many(list, 57)]).1.len(), 1);
+        assert_eq!(admin(&[&many(list, 256), "cache=1"]).1, [""; 0]);
     }
 }
 
 #[test]
 fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_nothing() {
-    let (admin, _) = Admin::parse(["lets-through=SYS:60,PHB:100"]);
-    let through = |path| admin.through.of(path);
-    assert_eq!(
-        [PathType::Pix, PathType::Phb, PathType::Node, PathType::Sys].map(through),
-        [1000, 1000, 900, 600]
-    );
+    let through = admin(&["lets-through=SYS:60,PHB:100"]).0.through;
+    let paths = [PathType::Pix, PathType::Phb, PathType::Node, PathType::Sys];
+    assert_eq!(paths.map(|path| through.of(path)), [1000, 1000, 900, 600]);
     for bad in ["SYS:60,PHB:0", "SYS:60,XYZ:5", "SYS:101", "SYS"] {
-        let (admin, diagnostics) = Admin::parse([format!("lets-through={bad}").as_str()]);
-        assert_eq!(
-            (admin.through, diagnostics.len()),
-            (Through::default(), 1),
-            "`{bad}`"
-        );
+        let (found, findings) = admin(&[&format!("lets-through={bad}")]);
+        assert_eq!(found.through, Through::default(), "`{bad}`");
+        assert_eq!(findings.len(), 1, "`{bad}`");
     }
+}
+
+fn libraries(words: &[&str]) -> Libraries {
+    let each = words.iter().map(|word| Libraries::named(word).unwrap());
+    each.fold(Libraries::NONE, Libraries::with)
 }
 
 #[test]
 fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
-    let named = |words: &[&str]| {
-        let libraries = words
-            .iter()
-            .map(|word| Libraries::named(word).expect("a library"));
-        Some(libraries.fold(Libraries::NONE, Libraries::with))
-    };
-    for (text, libraries) in [
-        ("env=ucx", named(&["ucx"])),
-        ("env=ucx,nccl", named(&["ucx", "nccl"])),
+    for (text, expected) in [
+        ("env=ucx", Some(&["ucx"][..])),
+        ("env=ucx,nccl", Some(&["ucx", "nccl"])),
         (
             "env=ucx+nccl,nvshmem,verbose",
-            named(&["ucx", "nccl", "nvshmem"]),
+            Some(&["ucx", "nccl", "nvshmem"]),
         ),
-        ("env=default,libfabric", named(&["default", "libfabric"])),
-        ("env=ucx,env=nccl", named(&["nccl"])),
-        ("env=none", named(&[])),
+        ("env=default,libfabric", Some(&["default", "libfabric"])),
+        ("env=ucx,env=nccl", Some(&["nccl"])),
+        ("env=none", Some(&[])),
         ("verbose", None),
     ] {
-        assert_eq!(words(text).env, libraries, "`{text}`");
+        assert_eq!(words(text).env, expected.map(libraries), "`{text}`");
     }
-    assert_eq!(
-        words("env=ucx,verbose,strict").strictness,
-        Some(Strictness::Strict),
-        "words behind the list are words again"
-    );
-    assert_eq!(
-        words("env=ucx,numa").policy,
-        Some(Switch::On(crate::placement::Policy::Numa))
-    );
+    // words behind the list are words again
+    let strict = words("env=ucx,numa,strict");
+    assert_eq!(strict.strictness, Some(Strictness::Strict));
+    assert_eq!(strict.policy, Some(Switch::On(Policy::Numa)));
     let names = words("no-env=UCX_NET_DEVICES,NCCL_IB_HCA,verbose,no-env=A+B");
-    assert_eq!(
-        (names.no_env, names.verbose),
-        (
-            ["UCX_NET_DEVICES", "NCCL_IB_HCA", "A", "B"]
-                .map(String::from)
-                .to_vec(),
-            true
-        )
-    );
-    let message = |text: &str| Words::parse(text).unwrap_err().to_string();
-    assert!(
-        message("env=uxc")
-            .starts_with("`env=uxc`: no library is called so; known: default, none, ucx")
-    );
-    assert!(message("env=ucx+uxc").contains("`env=uxc`"));
-    assert!(message("no-env=ucx").contains("expected the name of a variable"));
-    assert!(
-        message("verbose,nccl").starts_with("unknown word `nccl`"),
-        "no list is open"
-    );
-    assert!(
-        message("env=ucx,verbose,nccl").starts_with("unknown word `nccl`"),
-        "the list has ended"
-    );
-    for text in ["env", "env=", "no-env", "no-env=", "env=,ucx"] {
-        assert!(message(text).contains("is not understood"), "`{text}`");
-    }
+    assert_eq!(names.no_env, ["UCX_NET_DEVICES", "NCCL_IB_HCA", "A", "B"]);
+    assert!(names.verbose);
 }
 
 #[test]
-fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() {
-    let merged = |default: &str, environment: &str, option: &str| {
-        let settings = merge(
-            &words(default),
-            Some(&words(environment)),
-            Some(&words(option)),
-        );
-        (settings.libraries, settings.no_env.join(","))
-    };
-    let (ucx, nccl) = (
-        Libraries::named("ucx").unwrap(),
-        Libraries::named("nccl").unwrap(),
-    );
-    assert_eq!(merged("", "", ""), (Libraries::default(), String::new()));
-    assert_eq!(merged("env=ucx", "", ""), (ucx, String::new()));
-    assert_eq!(merged("env=ucx", "env=nccl", ""), (nccl, String::new()));
-    assert_eq!(
-        merged("env=ucx", "env=none", "env=nccl"),
-        (nccl, String::new())
-    );
-    assert_eq!(
-        merged("no-env=A", "no-env=B", "no-env=C,env=ucx"),
-        (ucx, "A,B,C".to_string())
-    );
+fn the_last_list_of_libraries_holds_and_names_that_any_layer_rules_out_add_up() {
+    for (default, environment, option, expected, no_env) in [
+        ("", "", "", Libraries::default(), ""),
+        ("env=ucx", "", "", libraries(&["ucx"]), ""),
+        ("env=ucx", "env=nccl", "", libraries(&["nccl"]), ""),
+        ("env=ucx", "env=none", "env=nccl", libraries(&["nccl"]), ""),
+        (
+            "no-env=A",
+            "no-env=B",
+            "no-env=C,env=ucx",
+            libraries(&["ucx"]),
+            "A,B,C",
+        ),
+    ] {
+        let wish = merged(default, Some(environment), Some(option));
+        assert_eq!(wish.libraries, expected, "{default} {environment} {option}");
+        assert_eq!(wish.no_env.join(","), no_env);
+    }
 }
 
 #[test]
 fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
-    let (admin, diagnostics) = Admin::parse([
+    let (found, findings) = admin(&[
         "set=A={nic}",
         "set=LD_PRELOAD=/x",
         "set=NCCL_DEBUG=WARN",
@@ -442,50 +359,54 @@ fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
         "fabric=star",
         "set=B={nix}",
     ]);
-    let told: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 5, "{told:?}");
-    for (told, words) in told.iter().zip([
+    let parts = [
         "`LD_PRELOAD` is refused",
         "if you mean it",
-        "`A` is set twice: this one holds",
+        "`A` is set twice",
         "expected `fabric=routed|isolated-rails`",
-        "`{nix}` is not known; known: {nic}",
-    ]) {
-        assert!(told.contains(words), "`{told}` has no `{words}`");
+        "`{nix}` is not known; known",
+    ];
+    assert_eq!(findings.len(), parts.len(), "{findings:?}");
+    for (finding, part) in findings.iter().zip(parts) {
+        assert!(finding.contains(part), "`{finding}` has no `{part}`");
     }
-    let names: Vec<&str> = admin
-        .templates
-        .iter()
-        .map(|template| template.name())
-        .collect();
-    assert_eq!(names, ["A", "NCCL_DEBUG"]);
-    assert_eq!(admin.fabric, Fabric::IsolatedRails);
-    let doubts = |arguments: &[&str]| Admin::parse(arguments.iter().copied()).1.len();
-    let (isolated, zero) = ("fabric=isolated-rails", "set=NCCL_CROSS_NIC=0");
-    assert_eq!(
-        [doubts(&[isolated, zero]), doubts(&[zero, isolated])],
-        [0, 0],
-        "this fabric needs it"
+    assert_eq!(names(&found), ["A", "NCCL_DEBUG"]);
+    assert_eq!(found.fabric, Fabric::IsolatedRails);
+    let (isolated, routed) = ("fabric=isolated-rails", "fabric=routed");
+    let (zero, all) = (
+        "set=NCCL_CROSS_NIC=0",
+        "set=UCX_IB_ROCE_REACHABILITY_MODE=all",
     );
-    assert_eq!(
-        [doubts(&[zero]), doubts(&[isolated, "set=NCCL_CROSS_NIC=1"])],
-        [1, 1]
-    );
-    let (routed, all) = ("fabric=routed", "set=UCX_IB_ROCE_REACHABILITY_MODE=all");
-    assert_eq!(
-        [
-            doubts(&[routed, all]),
-            doubts(&[all]),
-            doubts(&[isolated, all])
-        ],
-        [0, 1, 1]
-    );
+    for (arguments, doubts) in [
+        // this fabric needs it
+        (&[isolated, zero][..], 0),
+        (&[zero, isolated], 0),
+        (&[zero], 1),
+        (&[isolated, "set=NCCL_CROSS_NIC=1"], 1),
+        (&[routed, all], 0),
+        (&[all], 1),
+        (&[isolated, all], 1),
+    ] {
+        assert_eq!(admin(arguments).1.len(), doubts, "{arguments:?}");
+    }
     let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
-    assert_eq!(
-        Admin::parse(many.iter().map(String::as_str)).1.len(),
-        8,
-        "32 are enough"
-    );
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(admin(&many).1.len(), 8, "32 are enough");
+    // one `set` can hold what several would
+    let several = admin(&["set=A={nic}", "set=B=x;y", "set=C={gpu}"]);
+    assert_eq!(admin(&["set=A={nic};B=x;y;C={gpu}"]), several);
+    assert_eq!(names(&several.0).len(), 3);
+    let (found, findings) = admin(&["set=A={nic};LD_PRELOAD=/x;B={nix};C=1"]);
+    assert_eq!(names(&found), ["A", "C"]);
+    let [told] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert!(told.contains("`LD_PRELOAD` is refused") && told.contains("`{nix}` is not known"));
+}
+
+fn names(admin: &Admin) -> Vec<&str> {
+    let templates = admin.templates.iter();
+    templates.map(|template| template.name()).collect()
 }
 
 #[test]

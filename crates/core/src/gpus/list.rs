@@ -204,60 +204,53 @@ fn stacks(node: &Topology, gpu: GpuIndex) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::{cuda, strtol};
-    use crate::topology::{Gpu, GpuVendor, Provenance, Topology};
-
-    /// The GPUs that CUDA's list names on a node whose GPUs have these UUIDs, as far as the driver prints them.
-    fn named(list: &str, uuids: &[Option<&str>]) -> (Vec<usize>, Vec<String>) {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        topology.gpus.extend((1..).zip(uuids).map(|(bus, uuid)| {
-            let address = format!("{bus:02x}:00.0").parse().unwrap();
-            Gpu {
-                uuid: uuid.map(str::to_string),
-                ..Gpu::new(address, GpuVendor::Nvidia)
-            }
-        }));
-        let listed = cuda(&topology, list, &topology.gpu_indices().collect::<Vec<_>>());
-        (
-            listed.gpus.iter().map(|gpu| gpu.0).collect(),
-            listed.unknown,
-        )
-    }
+    use crate::topology::{Gpu, GpuIndex, GpuVendor, Provenance, Topology};
 
     #[test]
     fn a_uuid_ends_the_list_unless_it_may_be_that_of_a_gpu_of_which_none_is_known() {
-        let (all, some) = (
-            [Some("GPU-10"), Some("GPU-11")],
-            [Some("GPU-10"), Some("GPU-11"), None],
-        );
-        assert_eq!(
-            named("GPU-11,GPU-2,GPU-10", &all),
-            (vec![1], vec![]),
-            "no GPU of the node has it"
-        );
-        assert_eq!(
-            named("GPU-11,GPU-2,GPU-10", &some),
-            (vec![1, 0], vec!["GPU-2".to_string()])
-        );
-        assert_eq!(
-            named("GPU-11,GPU-1,GPU-10", &some),
-            (vec![1], vec![]),
-            "two begin like this"
-        );
+        let (known, some) = ([Some("GPU-10"), Some("GPU-11")], [None]);
+        for (list, has_unknown, gpus, unknown) in [
+            // no GPU of the node has it
+            ("GPU-11,GPU-2,GPU-10", false, &[1][..], &[][..]),
+            ("GPU-11,GPU-2,GPU-10", true, &[1, 0], &["GPU-2"]),
+            // two begin like this
+            ("GPU-11,GPU-1,GPU-10", true, &[1], &[]),
+        ] {
+            let mut topology = Topology::empty("test", Provenance::ThisSystem);
+            let uuids = known.iter().chain(some.iter().filter(|_| has_unknown));
+            topology.gpus.extend((1..).zip(uuids).map(|(bus, uuid)| {
+                let address = format!("{bus:02x}:00.0").parse().unwrap();
+                let mut gpu = Gpu::new(address, GpuVendor::Nvidia);
+                gpu.uuid = uuid.map(str::to_string);
+                gpu
+            }));
+            let visible: Vec<GpuIndex> = topology.gpu_indices().collect();
+            let listed = cuda(&topology, list, &visible);
+            let found: Vec<usize> = listed.gpus.iter().map(|gpu| gpu.0).collect();
+            assert_eq!(
+                (&found[..], &listed.unknown[..]),
+                (gpus, &strings(unknown)[..])
+            );
+        }
+    }
+
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_number_is_read_as_by_strtol_with_base_0() {
-        for (text, number) in [
-            ("0", Some(0)),
-            ("7", Some(7)),
-            ("08", None),
-            ("010", Some(8)),
-            ("0X1F", Some(31)),
-            ("+12", Some(12)),
-            ("1A", None),
-            ("", None),
-        ] {
-            assert_eq!(strtol(text), number, "`{text}`");
-        }
+        let texts = ["0", "7", "08", "010", "0X1F", "+12", "1A", ""];
+        let numbers = [
+            Some(0),
+            Some(7),
+            None,
+            Some(8),
+            Some(31),
+            Some(12),
+            None,
+            None,
+        ];
+        assert_eq!(texts.map(strtol), numbers);
     }
 }

@@ -75,157 +75,125 @@ mod tests {
     use crate::step::{Access, GpuGrant};
     use nic_placement_node::platform;
 
-    /// What local id `local_id` of so many tasks gets on a machine where it sees `visible` of the step's GPUs.
-    fn claimed(
-        machine: &str,
-        tasks: u32,
-        local_id: u32,
+    /// The promise to a task of so many which sees `visible` of the step's GPUs.
+    fn promised(
+        (topology, tasks, local_id): (&Topology, u32, u32),
         visible: &str,
-        step: &str,
+        of_step: &str,
         bind: &str,
-    ) -> String {
-        let topology = platform::model(machine).unwrap();
+        open: &[usize],
+    ) -> (Result<Vec<GpuIndex>, String>, Vec<GpuIndex>) {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_string());
         let step = Step {
             tasks,
-            gpus: (!step.is_empty()).then(|| step.to_string()),
+            gpus: some(of_step),
             ..Step::default()
         };
         let mut gpus = GpuGrant::default();
-        gpus.variables
-            .insert("CUDA_VISIBLE_DEVICES", visible.to_string());
-        let gpu_bind = (!bind.is_empty()).then(|| bind.to_string());
+        let name = "CUDA_VISIBLE_DEVICES";
+        gpus.variables.insert(name, visible.to_string());
+        if !open.is_empty() {
+            let access = |gpu| match open.contains(&gpu) {
+                true => Access::Allowed,
+                false => Access::Denied,
+            };
+            gpus.access = (0..8).map(access).collect();
+        }
         let task = Task {
             local_id,
             gpus,
-            gpu_bind,
+            gpu_bind: some(bind),
             ..Task::default()
         };
-        let seen = identify(&topology, &step, &task.gpus);
-        match by_local_id(&topology, &step, &task, &seen.own) {
-            Ok(all) => format!("{}", all[local_id as usize]),
-            Err(why) => why,
-        }
+        let seen = identify(topology, &step, &task.gpus).own;
+        (by_local_id(topology, &step, &task, &seen), seen)
     }
 
     const ALL: &str = "0,1,2,3,4,5,6,7";
 
     #[test]
     fn the_kth_task_has_the_kth_gpu_that_it_sees_also_if_there_are_more_gpus() {
-        for (local_id, gpu) in [(0, "0"), (3, "3"), (7, "7")] {
-            assert_eq!(claimed("dgx-h100", 8, local_id, ALL, ALL, ""), gpu);
-        }
-        assert_eq!(
-            claimed("dgx-h100", 2, 1, ALL, ALL, "gpu:none"),
-            "1",
-            "not the fifth, as blocks would give"
-        );
-        assert_eq!(
-            claimed("dgx-h100", 2, 1, "6,2", "2,6", "gpu:verbose,none"),
-            "2",
-            "in the program's order"
-        );
-        for of_others in [
-            "gres/nic:per_task:1",
-            "gres/nic:closest",
-            "gres/tmp:per_task:10+gres/gpu:none",
+        let h100 = platform::model("dgx-h100").unwrap();
+        for (tasks, local_id, visible, of_step, bind, expected) in [
+            (8, 0, ALL, ALL, "", Ok(0)),
+            (8, 3, ALL, ALL, "", Ok(3)),
+            (8, 7, ALL, ALL, "", Ok(7)),
+            // not the fifth, as blocks would give
+            (2, 1, ALL, ALL, "gpu:none", Ok(1)),
+            // in the program's order
+            (2, 1, "6,2", "2,6", "gpu:verbose,none", Ok(2)),
+            (1, 0, ALL, "", "", Ok(0)),
+            // these deal no GPUs
+            (8, 3, ALL, ALL, "gres/nic:per_task:1", Ok(3)),
+            (8, 3, ALL, ALL, "gres/nic:closest", Ok(3)),
+            (8, 3, ALL, ALL, "gres/tmp:per_task:10+gres/gpu:none", Ok(3)),
+            (8, 0, "0", ALL, "", Err("sees 1 GPUs and the")),
+            (
+                8,
+                0,
+                ALL,
+                ALL,
+                "gpu:per_task:1",
+                Err("GPUs, by `gpu:per_task:1`"),
+            ),
+            (
+                8,
+                0,
+                "0,1",
+                ALL,
+                "gres/gpu:closest",
+                Err("Slurm deals the GPUs"),
+            ),
+            (
+                8,
+                0,
+                ALL,
+                ALL,
+                "gres/nic:closest+gres/gpu:per_task:1",
+                Err("Slurm deals"),
+            ),
+            (
+                2,
+                0,
+                "0,1",
+                "0,1",
+                "gres/shard:per_task:1",
+                Err("Slurm deals"),
+            ),
+            (9, 0, ALL, ALL, "", Err("9 tasks are more than")),
+            (8, 0, "", "", "", Err("it sees no GPU")),
         ] {
-            assert_eq!(
-                claimed("dgx-h100", 8, 3, ALL, ALL, of_others),
-                "3",
-                "`{of_others}` deals no GPUs"
-            );
-        }
-        assert_eq!(claimed("dgx-h100", 1, 0, ALL, "", ""), "0");
-    }
-
-    #[test]
-    fn how_the_device_files_are_numbered_makes_no_promise_a_wrong_one() {
-        let minors = [2, 3, 0, 1, 6, 7, 4, 5];
-        for shift in 0..minors.len() {
-            let mut topology = platform::model("dgx-a100").unwrap();
-            let minors = minors.iter().cycle().skip(shift);
-            topology
-                .gpus
-                .iter_mut()
-                .zip(minors)
-                .for_each(|(gpu, minor)| gpu.minor = Some(*minor));
-            for (tasks, visible, open) in [
-                (2, "0,1", vec![0, 1]),
-                (2, "0,1", vec![3, 5]),
-                (4, "1,2,4,7", Vec::new()),
-                (8, ALL, Vec::new()),
-            ] {
-                let denied = |gpu| !open.is_empty() && !open.contains(&gpu);
-                let access = |gpu| {
-                    if denied(gpu) {
-                        Access::Denied
-                    } else {
-                        Access::Allowed
-                    }
-                };
-                let mut gpus = GpuGrant {
-                    access: (0..8).map(access).collect(),
-                    ..GpuGrant::default()
-                };
-                gpus.variables
-                    .insert("CUDA_VISIBLE_DEVICES", visible.to_string());
-                // Slurm's places are those of its own list, and the task counts what it may open
-                let of_step = if open.is_empty() {
-                    visible.to_string()
-                } else {
-                    format!("{},{}", open[0], open[1])
-                };
-                let step = Step {
-                    tasks,
-                    gpus: Some(of_step),
-                    ..Step::default()
-                };
-                let task = Task {
-                    gpus,
-                    ..Task::default()
-                };
-                let seen = identify(&topology, &step, &task.gpus);
-                let promised = by_local_id(&topology, &step, &task, &seen.own);
-                assert_eq!(
-                    promised,
-                    Ok(seen.own[..tasks as usize].to_vec()),
-                    "{visible}, shifted by {shift}"
-                );
+            let (found, _) = promised((&h100, tasks, local_id), visible, of_step, bind, &[]);
+            match (found, expected) {
+                (Ok(all), Ok(gpu)) => assert_eq!(all[local_id as usize].0, gpu, "{bind}"),
+                (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+                (found, _) => panic!("{tasks} {local_id} {visible} {bind}: {found:?}"),
             }
         }
     }
 
     #[test]
-    fn what_speaks_against_the_promise_is_named() {
-        for (tasks, visible, step, bind, words) in [
-            (8, "0", ALL, "", "sees 1 GPUs and the step has 8"),
-            (
-                8,
-                ALL,
-                ALL,
-                "gpu:per_task:1",
-                "Slurm deals the GPUs, by `gpu:per_task:1`",
-            ),
-            (8, "0,1", ALL, "gres/gpu:closest", "Slurm deals the GPUs"),
-            (
-                8,
-                ALL,
-                ALL,
-                "gres/nic:closest+gres/gpu:per_task:1",
-                "Slurm deals the GPUs",
-            ),
-            (
-                2,
-                "0,1",
-                "0,1",
-                "gres/shard:per_task:1",
-                "Slurm deals the GPUs",
-            ),
-            (9, ALL, ALL, "", "9 tasks are more than the 8 GPUs"),
-            (8, "", "", "", "it sees no GPU"),
-        ] {
-            let why = claimed("dgx-h100", tasks, 0, visible, step, bind);
-            assert!(why.contains(words), "{why}");
+    fn how_the_device_files_are_numbered_makes_no_promise_a_wrong_one() {
+        let mut topology = platform::model("dgx-a100").unwrap();
+        let minors = [2, 3, 0, 1, 6, 7, 4, 5];
+        for shift in 0..minors.len() {
+            let shifted = minors.iter().cycle().skip(shift);
+            let gpus = topology.gpus.iter_mut().zip(shifted);
+            gpus.for_each(|(gpu, minor)| gpu.minor = Some(*minor));
+            // Slurm's places are those of its own list, and the task counts what it may open
+            for (tasks, visible, of_step, open) in [
+                (2, "0,1", "0,1", &[0, 1][..]),
+                (2, "0,1", "3,5", &[3, 5]),
+                (4, "1,2,4,7", "1,2,4,7", &[]),
+                (8, ALL, ALL, &[]),
+            ] {
+                let (found, seen) = promised((&topology, tasks, 0), visible, of_step, "", open);
+                assert_eq!(
+                    found,
+                    Ok(seen[..tasks as usize].to_vec()),
+                    "{visible}, by {shift}"
+                );
+            }
         }
     }
 }

@@ -6,243 +6,212 @@ use proptest::prelude::*;
 
 const CUDA_UUID: &str = "a0b0c0d-0000-0000-0000-000000000000";
 
-fn add(topology: &mut Topology, bus: u32, device: u16, vendor: GpuVendor) -> usize {
+/// A node of these GPUs, at the first bus and those after it, with their PCI device ids.
+fn node(first: u8, vendor: GpuVendor, devices: &[u16], facts: fn(u32, &mut Gpu)) -> Topology {
+    let mut topology = Topology::empty("test", Provenance::ThisSystem);
+    for (index, &device) in (0..).zip(devices) {
+        add(&mut topology, first + index as u8, vendor, device);
+        facts(index, topology.gpus.last_mut().unwrap());
+    }
+    topology
+}
+
+fn add(topology: &mut Topology, bus: u8, vendor: GpuVendor, device: u16) {
     let address = format!("{bus:02x}:00.0").parse().unwrap();
-    let host = HostBridge {
-        domain: 0,
-        bus: bus as u8,
-    };
-    topology.pci.insert(PciFunction {
-        device: Some(device),
-        ..PciFunction::new(address, PciParent::Host(host))
-    });
+    let host = PciParent::Host(HostBridge { domain: 0, bus });
+    let mut function = PciFunction::new(address, host);
+    function.device = Some(device);
+    topology.pci.insert(function);
     topology.gpus.push(Gpu::new(address, vendor));
-    topology.gpus.len() - 1
 }
 
 /// Eight GPUs; the third and fourth have each other's minor number.
 fn nvidia() -> Topology {
-    let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    for index in 0..8u32 {
-        let gpu = add(&mut topology, 0x10 + index, 0x2330, GpuVendor::Nvidia);
-        topology.gpus[gpu].minor = Some([0, 1, 3, 2, 4, 5, 6, 7][index as usize]);
-        topology.gpus[gpu].uuid = Some(format!("GPU-{index}{CUDA_UUID}"));
-    }
-    topology
+    node(0x10, Nvidia, &[0x2330; 8], |index, gpu| {
+        gpu.minor = Some([0, 1, 3, 2, 4, 5, 6, 7][index as usize]);
+        gpu.uuid = Some(format!("GPU-{index}{CUDA_UUID}"));
+    })
 }
 
 /// The same, with these GPUs cut into MIG instances.
 fn mig(cut: &[usize]) -> Topology {
     let mut topology = nvidia();
-    cut.iter()
-        .for_each(|&gpu| topology.gpus[gpu].mig_instances = Some(7));
+    let gpus = cut.iter();
+    gpus.for_each(|&gpu| topology.gpus[gpu].mig_instances = Some(7));
     topology
 }
 
 /// Four GPUs; CUDA would number the last one first.
 fn unequal_gpus() -> Topology {
-    let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    for (index, device) in [0x20b0, 0x20b0, 0x20b0, 0x2330].into_iter().enumerate() {
-        add(
-            &mut topology,
-            0x10 + index as u32,
-            device,
-            GpuVendor::Nvidia,
-        );
-    }
-    topology
+    let devices = [0x20b0, 0x20b0, 0x20b0, 0x2330];
+    node(0x10, Nvidia, &devices, |_, _| ())
 }
 
 /// Four GPUs that the compute driver counts 2, 3, 0, 1, as on nodes whose sockets it visits in reverse.
 fn amd() -> Topology {
-    let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    for index in 0..4u32 {
-        let gpu = add(&mut topology, 0x20 + index, 0x740c, GpuVendor::Amd);
-        topology.gpus[gpu].minor = Some(128 + index);
-        topology.gpus[gpu].uuid = Some(format!("GPU-{:016x}", 0xabc0 + index));
-        topology.gpus[gpu].runtime_index = Some((index + 2) % 4);
-    }
-    topology
+    node(0x20, Amd, &[0x740c; 4], |index, gpu| {
+        gpu.minor = Some(128 + index);
+        gpu.uuid = Some(format!("GPU-{:016x}", 0xabc0 + index));
+        gpu.runtime_index = Some((index + 2) % 4);
+    })
 }
 
 /// Two MI300X, each as two partitions of one function with one serial number.
 fn partitions() -> Topology {
-    let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    for index in 0..4u32 {
-        let gpu = add(&mut topology, 0x20 + index / 2, 0x74a1, GpuVendor::Amd);
-        topology.gpus[gpu].partition = Some(index % 2);
-        topology.gpus[gpu].minor = Some(128 + index);
+    let mut topology = node(0x20, Amd, &[0x74a1; 2], |_, _| ());
+    let each = topology
+        .gpus
+        .iter()
+        .flat_map(|gpu| [gpu.clone(), gpu.clone()]);
+    topology.gpus = each.collect();
+    for (index, gpu) in (0..).zip(&mut topology.gpus) {
+        gpu.partition = Some(index % 2);
+        gpu.minor = Some(128 + index);
     }
     topology
 }
 
 /// Two cards of two stacks.
 fn intel() -> Topology {
-    let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    for index in 0..2u32 {
-        let gpu = add(&mut topology, 0x30 + index, 0x0bd5, GpuVendor::Intel);
-        topology.gpus[gpu].minor = Some(128 + index);
-    }
-    topology
+    node(0x30, Intel, &[0x0bd5; 2], |index, gpu| {
+        gpu.minor = Some(128 + index)
+    })
 }
 
 /// NVIDIA's GPUs beside a display adapter of Intel's, GPU 8.
 fn with_a_display_adapter() -> Topology {
     let mut topology = nvidia();
-    add(&mut topology, 0x80, 0x56c0, GpuVendor::Intel);
+    add(&mut topology, 0x80, Intel, 0x56c0);
     topology
 }
 
-struct Row {
-    /// the options for Slurm
-    asked: &'static str,
-    node: fn() -> Topology,
-    /// what the task has: `VAR=LIST`
-    set: &'static [&'static str],
-    /// the GPUs that it may open; `None`: no device cgroup
-    open: Option<&'static [usize]>,
-    gpus: &'static [usize],
-    /// a part of the reason
-    reason: &'static str,
-}
-
-fn grant(topology: &Topology, set: &[&str], open: Option<&[usize]>) -> (Step, GpuGrant) {
+/// The GPUs of a task with these variables, by their short names, that may open these GPUs; without
+/// a device cgroup all.
+fn found(topology: &Topology, set: &[&str], open: Option<&[usize]>) -> TaskGpus {
     let (mut step, mut grant) = (Step::default(), GpuGrant::default());
     for word in set {
         let (name, list) = word.split_once('=').unwrap();
-        match VARIABLES.into_iter().find(|known| *known == name) {
-            Some(name) => drop(grant.variables.insert(name, list.to_string())),
-            None if name == "SLURM_STEP_GPUS" => step.gpus = Some(list.to_string()),
-            None => panic!("nobody reads `{name}`"),
-        }
+        let variable = match name {
+            "CUDA" => CUDA,
+            "ORDER" => CUDA_ORDER,
+            "ROCR" => ROCR,
+            "HIP" => HIP,
+            "ZE" => ZE,
+            "HIERARCHY" => HIERARCHY,
+            "STEP" => {
+                step.gpus = Some(list.to_string());
+                continue;
+            }
+            _ => panic!("`{name}`"),
+        };
+        grant.variables.insert(variable, list.to_string());
     }
-    grant.access = (0..topology.gpus.len())
-        .map(|gpu| match open {
-            None => Access::Unknown,
-            Some(open) if open.contains(&gpu) => Access::Allowed,
-            Some(_) => Access::Denied,
-        })
-        .collect();
-    (step, grant)
+    let access = |gpu: usize| match open {
+        None => Access::Unknown,
+        Some(open) if open.contains(&gpu) => Access::Allowed,
+        Some(_) => Access::Denied,
+    };
+    grant.access = (0..topology.gpus.len()).map(access).collect();
+    identify(topology, &step, &grant)
 }
 
-fn positions(gpus: &[usize]) -> Vec<GpuIndex> {
-    gpus.iter().copied().map(GpuIndex).collect()
+#[track_caller]
+fn check(node: Topology, set: &[&str], open: Option<&[usize]>, gpus: &[usize], reason: &str) {
+    let TaskGpus {
+        own, reason: why, ..
+    } = found(&node, set, open);
+    let own: Vec<usize> = own.iter().map(|gpu| gpu.0).collect();
+    assert_eq!(own, gpus, "{set:?}, may open {open:?}: {why}");
+    assert!(why.contains(reason), "{set:?}: `{why}` has no `{reason}`");
 }
 
-fn check(rows: &[Row]) {
-    for Row {
-        asked,
-        node,
-        set,
-        open,
-        gpus,
-        reason,
-    } in rows
-    {
-        let topology = node();
-        let (step, grant) = grant(&topology, set, *open);
-        let found = identify(&topology, &step, &grant);
-        assert_eq!(
-            found.own,
-            positions(gpus),
-            "{asked}: {set:?}, may open {open:?}: {}",
-            found.reason
-        );
-        assert!(
-            found.reason.contains(reason),
-            "{asked}: `{}` has no `{reason}`",
-            found.reason
-        );
-    }
-}
-
+/// `node, [VARIABLE=LIST], [the GPUs that it may open] => [its GPUs], "a part of the reason";`
 macro_rules! rows {
-    ($($asked:literal: $node:expr, [$($set:literal),*], $open:expr => $gpus:expr, $reason:literal;)*) => {
-        check(&[$(Row { asked: $asked, node: $node, set: &[$($set),*], open: $open, gpus: &$gpus, reason: $reason }),*])
+    (@open _) => { None };
+    (@open $open:expr) => { Some(&$open) };
+    ($($node:expr, [$($set:literal),*], $open:tt => $gpus:expr, $reason:literal;)*) => {
+        $(check($node, &[$($set),*], rows!(@open $open), &$gpus, $reason);)*
     };
 }
 
 #[test]
 fn without_a_device_cgroup_numbers_count_all_gpus_in_pci_order() {
     rows! {
-        "--gpus-per-task=1, task 2": nvidia, ["CUDA_VISIBLE_DEVICES=2", "SLURM_STEP_GPUS=2"], None
-            => [2], "over all GPUs of the node, in PCI order";
-        "the same, all may be opened": nvidia, ["CUDA_VISIBLE_DEVICES=2"], Some(&[0, 1, 2, 3, 4, 5, 6, 7])
-            => [2], "over all GPUs of the node";
-        "--gpu-bind=map_gpu:5,0": nvidia, ["CUDA_VISIBLE_DEVICES=5,0"], None => [5, 0], "";
-        "--gpus=8 without a binding": nvidia, ["CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"], None
-            => [0, 1, 2, 3, 4, 5, 6, 7], "";
-        "--gpu-bind=closest, second socket": nvidia, ["CUDA_VISIBLE_DEVICES=4,5,6,7", "SLURM_STEP_GPUS=4,5,6,7"], None
-            => [4, 5, 6, 7], "";
-        "--gres=shard:1 or mps:50, any of its tasks": nvidia, ["CUDA_VISIBLE_DEVICES=3", "SLURM_STEP_GPUS=3"], None
-            => [3], "";
-        "a batch script's numbers do not count": nvidia, [], None => [], "Slurm gave it no GPU";
+        // --gpus-per-task=1, task 2
+        nvidia(), ["CUDA=2", "STEP=2"], _ => [2], "over all GPUs of the";
+        // the same, all may be opened
+        nvidia(), ["CUDA=2"], [0, 1, 2, 3, 4, 5, 6, 7] => [2], "over all GPUs of the";
+        nvidia(), ["CUDA=5,0"], _ => [5, 0], ""; // --gpu-bind=map_gpu:5,0
+        // --gpus=8 without a binding
+        nvidia(), ["CUDA=0,1,2,3,4,5,6,7"], _ => [0, 1, 2, 3, 4, 5, 6, 7], "";
+        // --gpu-bind=closest, second socket
+        nvidia(), ["CUDA=4,5,6,7", "STEP=4,5,6,7"], _ => [4, 5, 6, 7], "";
+        nvidia(), ["CUDA=3", "STEP=3"], _ => [3], ""; // --gres=shard:1 or mps:50, any of its tasks
+        nvidia(), [], _ => [], "Slurm gave it no GPU"; // a batch script's numbers do not count
     }
 }
 
 #[test]
 fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_are_ignored() {
     rows! {
-        "--gpus-per-task=1, task 3": nvidia, ["CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=0"], Some(&[3])
-            => [3], "over the GPUs that the task may open";
-        "--gpus-per-task=2, second job": nvidia, ["CUDA_VISIBLE_DEVICES=0,1", "SLURM_STEP_GPUS=4,5"], Some(&[6, 7])
-            => [6, 7], "";
-        "--gres-flags=allow-task-sharing: the numbers count the job's GPUs": nvidia,
-            ["CUDA_VISIBLE_DEVICES=1", "SLURM_STEP_GPUS=6"], Some(&[4, 6]) => [6], "";
-        "a shard of a GPU that others have too": nvidia, ["CUDA_VISIBLE_DEVICES=0"], Some(&[5]) => [5], "";
-        "a number beyond them": nvidia, ["CUDA_VISIBLE_DEVICES=3"], Some(&[3]) => [], "names no GPU";
-        "--gpu-bind=none of 22.05: no variable at all": nvidia, ["SLURM_STEP_GPUS=0,2"], Some(&[6])
-            => [6], "the GPUs that the task may open";
-        "a task without GPUs": nvidia, [], Some(&[]) => [], "it may open none";
-        "a task that may open none of its step's GPUs": nvidia, ["SLURM_STEP_GPUS=0"], Some(&[]) => [], "";
-        "of two vendors' lists the first counts that names one": with_a_display_adapter,
-            ["CUDA_VISIBLE_DEVICES=99", "ZE_AFFINITY_MASK=0"], None => [8], "`ZE_AFFINITY_MASK=0`";
-        "the first's reason, where both name one": with_a_display_adapter,
-            ["CUDA_VISIBLE_DEVICES=3", "ZE_AFFINITY_MASK=0"], None => [3, 8], "`CUDA_VISIBLE_DEVICES=3`";
-        "a display adapter that nobody may open is no device cgroup": with_a_display_adapter,
-            ["SLURM_STEP_GPUS=0,1"], Some(&[0, 1, 2, 3, 4, 5, 6, 7]) => [0, 1], "SLURM_STEP_GPUS";
+        // --gpus-per-task=1, task 3
+        nvidia(), ["CUDA=0", "STEP=0"], [3] => [3], "over the GPUs that the";
+        nvidia(), ["CUDA=0,1", "STEP=4,5"], [6, 7] => [6, 7], ""; // --gpus-per-task=2, second job
+        // --gres-flags=allow-task-sharing: the numbers count the job's GPUs
+        nvidia(), ["CUDA=1", "STEP=6"], [4, 6] => [6], "";
+        nvidia(), ["CUDA=0"], [5] => [5], ""; // a shard of a GPU that others have too
+        nvidia(), ["CUDA=3"], [3] => [], "names no GPU"; // a number beyond them
+        // --gpu-bind=none of 22.05: no variable at all
+        nvidia(), ["STEP=0,2"], [6] => [6], "the GPUs that the task";
+        nvidia(), [], [] => [], "it may open none"; // a task without GPUs
+        nvidia(), ["STEP=0"], [] => [], ""; // a task that may open none of its step's GPUs
+        // of two vendors' lists the first counts that names one
+        with_a_display_adapter(), ["CUDA=99", "ZE=0"], _ => [8], "`ZE_AFFINITY_MASK=0`";
+        // the first's reason, where both name one
+        with_a_display_adapter(), ["CUDA=3", "ZE=0"], _ => [3, 8], "`CUDA_VISIBLE_DEVICES=3`";
+        // a display adapter that nobody may open is no device cgroup
+        with_a_display_adapter(), ["STEP=0,1"], [0, 1, 2, 3, 4, 5, 6, 7] => [0, 1], "SLURM_STEP_GPUS";
     }
 }
 
 #[test]
 fn uuids_are_taken_at_their_word_in_all_spellings() {
     rows! {
-        "Flags=env_uuid of 26.05": nvidia, ["CUDA_VISIBLE_DEVICES=GPU-3a0b0c0d-0000-0000-0000-000000000000"], None
-            => [3], "by the UUIDs";
-        "the same with a device cgroup": nvidia, ["CUDA_VISIBLE_DEVICES=GPU-3a0b0c0d"], Some(&[3, 4]) => [3], "";
-        "of a GPU that it may not open": nvidia, ["CUDA_VISIBLE_DEVICES=GPU-3a0b0c0d"], Some(&[4]) => [], "names no GPU";
-        "CUDA wants the prefix in capitals": nvidia, ["CUDA_VISIBLE_DEVICES=gpu-3"], None => [], "names no GPU";
-        "the digits in either case, and cut": nvidia, ["CUDA_VISIBLE_DEVICES=GPU-3A0B"], None => [3], "";
-        "a beginning that several have": nvidia, ["CUDA_VISIBLE_DEVICES=GPU-"], None => [], "names no GPU";
-        "MIG before driver 470.42": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-GPU-5a0b0c0d-0000-0000-0000-000000000000/1/0"], None
-            => [5], "by the UUIDs";
-        "two instances of one GPU": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-GPU-5a0b0c0d/1/0,MIG-GPU-5a0b0c0d/2/0"], None
-            => [5], "";
-        "numbers and UUIDs": nvidia, ["CUDA_VISIBLE_DEVICES=6,GPU-3a0b"], None => [6, 3], "";
+        // Flags=env_uuid of 26.05
+        nvidia(), ["CUDA=GPU-3a0b0c0d-0000-0000-0000-000000000000"], _ => [3], "by the UUIDs";
+        nvidia(), ["CUDA=GPU-3a0b0c0d"], [3, 4] => [3], ""; // the same with a device cgroup
+        nvidia(), ["CUDA=GPU-3a0b0c0d"], [4] => [], "names no GPU"; // of a GPU that it may not open
+        nvidia(), ["CUDA=gpu-3"], _ => [], "names no GPU"; // CUDA wants the prefix in capitals
+        nvidia(), ["CUDA=GPU-3A0B"], _ => [3], ""; // the digits in either case, and cut
+        nvidia(), ["CUDA=GPU-"], _ => [], "names no GPU"; // a beginning that several have
+        // MIG before driver 470.42
+        nvidia(), ["CUDA=MIG-GPU-5a0b0c0d-0000-0000-0000-000000000000/1/0"], _ => [5], "by the UUIDs";
+        // two instances of one GPU
+        nvidia(), ["CUDA=MIG-GPU-5a0b0c0d/1/0,MIG-GPU-5a0b0c0d/2/0"], _ => [5], "";
+        nvidia(), ["CUDA=6,GPU-3a0b"], _ => [6, 3], ""; // numbers and UUIDs
     }
 }
 
 #[test]
 fn a_mig_instance_belongs_to_the_gpu_whose_device_node_can_be_opened_or_that_alone_is_cut() {
     rows! {
-        "--gres=gpu:1g.10gb:1 with a device cgroup": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-11111111-2222-3333-4444-555555555555"],
-            Some(&[4]) => [4], "can mean no other GPU";
-        "two instances on two GPUs": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-11111111,MIG-22222222"], Some(&[2, 4])
-            => [2, 4], "so all of them; 1 more such entry";
-        "a whole GPU beside the instance's": || mig(&[4]), ["CUDA_VISIBLE_DEVICES=MIG-11111111"], Some(&[2, 4])
-            => [4], "can mean no other GPU";
-        "no device cgroup, one GPU is cut": || mig(&[6]), ["CUDA_VISIBLE_DEVICES=MIG-11111111"], None
-            => [6], "can mean no other GPU";
-        "no device cgroup, two are cut": || mig(&[0, 6]), ["CUDA_VISIBLE_DEVICES=MIG-11111111", "SLURM_STEP_GPUS=9"], None
-            => [], "may be on any of 2 GPUs";
-        "no device cgroup, nothing known of MIG": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-11111111"], None
-            => [], "may be on any of 8 GPUs";
-        "a whole GPU and an instance": || mig(&[0, 6]), ["CUDA_VISIBLE_DEVICES=GPU-3a0b,MIG-11111111"], None
-            => [3], "by the entries of `CUDA_VISIBLE_DEVICES` that the node knows; `MIG-11111111` may be on any";
-        "the step's list counts instances, not GPUs": || mig(&[0]), ["SLURM_STEP_GPUS=2"], None
-            => [], "counts MIG instances";
-        "no UUID": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-zzz"], Some(&[4]) => [], "names no GPU";
+        // --gres=gpu:1g.10gb:1 with a device cgroup
+        nvidia(), ["CUDA=MIG-11111111-2222-3333-4444-555555555555"], [4] => [4], "mean no other GPU";
+        // two instances on two GPUs
+        nvidia(), ["CUDA=MIG-11111111,MIG-22222222"], [2, 4] => [2, 4], "all of them; 1 more";
+        // a whole GPU beside the instance's
+        mig(&[4]), ["CUDA=MIG-11111111"], [2, 4] => [4], "mean no other GPU";
+        // no device cgroup, one GPU is cut
+        mig(&[6]), ["CUDA=MIG-11111111"], _ => [6], "mean no other GPU";
+        // no device cgroup, two are cut
+        mig(&[0, 6]), ["CUDA=MIG-11111111", "STEP=9"], _ => [], "any of 2 GPUs";
+        // no device cgroup, nothing known of MIG
+        nvidia(), ["CUDA=MIG-11111111"], _ => [], "any of 8 GPUs";
+        // a whole GPU and an instance
+        mig(&[0, 6]), ["CUDA=GPU-3a0b,MIG-11111111"], _ => [3], "node knows; `MIG-11111111` may be";
+        // the step's list counts instances, not GPUs
+        mig(&[0]), ["STEP=2"], _ => [], "counts MIG instances";
+        nvidia(), ["CUDA=MIG-zzz"], [4] => [], "names no GPU"; // no UUID
     }
 }
 
@@ -254,141 +223,124 @@ fn a_uuid_that_the_driver_does_not_print_yet_is_traced_where_only_one_gpu_can_ha
         topology
     }
     rows! {
-        "the one GPU without a UUID": all_but_one_known, ["CUDA_VISIBLE_DEVICES=GPU-99999999"], None
-            => [5], "can mean no other GPU";
-        "it may not be opened": all_but_one_known, ["CUDA_VISIBLE_DEVICES=GPU-99999999"], Some(&[4]) => [], "names no GPU";
-        "none is known": unequal_gpus, ["CUDA_VISIBLE_DEVICES=GPU-99999999"], None => [], "may be on any of 4 GPUs";
-        "none is known, one can be opened": unequal_gpus, ["CUDA_VISIBLE_DEVICES=GPU-99999999"], Some(&[1]) => [1], "";
+        // the one GPU without a UUID
+        all_but_one_known(), ["CUDA=GPU-99999999"], _ => [5], "mean no other GPU";
+        all_but_one_known(), ["CUDA=GPU-99999999"], [4] => [], "names no GPU"; // it may not be opened
+        unequal_gpus(), ["CUDA=GPU-99999999"], _ => [], "any of 4 GPUs"; // none is known
+        unequal_gpus(), ["CUDA=GPU-99999999"], [1] => [1], ""; // none is known, one can be opened
     }
 }
 
 #[test]
 fn an_entry_that_means_nothing_ends_the_list_as_in_cuda() {
     rows! {
-        "an index too high": nvidia, ["CUDA_VISIBLE_DEVICES=1,9,2"], None => [1], "";
-        "the user hides all": nvidia, ["CUDA_VISIBLE_DEVICES=-1", "SLURM_STEP_GPUS=0"], None => [], "`CUDA_VISIBLE_DEVICES=-1`";
-        "Slurm's word for none": nvidia, ["CUDA_VISIBLE_DEVICES=NoDevFiles"], None => [], "`CUDA_VISIBLE_DEVICES=NoDevFiles`";
-        "empty": nvidia, ["CUDA_VISIBLE_DEVICES=", "SLURM_STEP_GPUS=0"], None => [], "";
-        "a line end is shown as text": nvidia, ["CUDA_VISIBLE_DEVICES=\n\u{1b}[2J"], None => [], "=\\n\\u{1b}[2J`";
+        nvidia(), ["CUDA=1,9,2"], _ => [1], ""; // an index too high
+        nvidia(), ["CUDA=-1", "STEP=0"], _ => [], "`CUDA_VISIBLE_DEVICES=-1`"; // the user hides all
+        // Slurm's word for none
+        nvidia(), ["CUDA=NoDevFiles"], _ => [], "`CUDA_VISIBLE_DEVICES=NoDevFiles`";
+        nvidia(), ["CUDA=", "STEP=0"], _ => [], ""; // empty
+        nvidia(), ["CUDA=\n\u{1b}[2J"], _ => [], "=\\n\\u{1b}[2J`"; // a line end is shown as text
     }
 }
 
 #[test]
 fn without_a_variable_the_steps_list_counts_places_among_the_device_files() {
     rows! {
-        "--gpu-bind=none of 22.05": nvidia, ["SLURM_STEP_GPUS=0,2"], None => [0, 3], "SLURM_STEP_GPUS";
-        "places that do not exist": nvidia, ["SLURM_STEP_GPUS=99,x"], None => [], "names no GPU";
-        "UUIDs": nvidia, ["SLURM_STEP_GPUS=GPU-3a0b"], None => [3], "";
-        "AMD's files begin at renderD128; ROCm's own order": amd, ["SLURM_STEP_GPUS=1,3"], None => [3, 1], "";
-        "files unknown": unequal_gpus, ["SLURM_STEP_GPUS=2"], None => [2], "";
+        nvidia(), ["STEP=0,2"], _ => [0, 3], "SLURM_STEP_GPUS"; // --gpu-bind=none of 22.05
+        nvidia(), ["STEP=99,x"], _ => [], "names no GPU"; // places that do not exist
+        nvidia(), ["STEP=GPU-3a0b"], _ => [3], ""; // UUIDs
+        amd(), ["STEP=1,3"], _ => [3, 1], ""; // AMD's files begin at renderD128; ROCm's own order
+        unequal_gpus(), ["STEP=2"], _ => [2], ""; // files unknown
     }
+    // /dev/nvidia2, since there is no /dev/nvidia1
     let mut holed = nvidia();
     holed.gpus.remove(1);
-    let (step, grant) = grant(&holed, &["SLURM_STEP_GPUS=1"], None);
-    assert_eq!(
-        identify(&holed, &step, &grant).own,
-        [GpuIndex(2)],
-        "/dev/nvidia2, since there is no /dev/nvidia1"
-    );
+    check(holed, &["STEP=1"], None, &[2], "");
 }
 
 #[test]
 fn numbers_of_unequal_gpus_are_said_to_be_a_guess_unless_cuda_counts_by_the_bus() {
     rows! {
-        "the default, fastest first": unequal_gpus, ["CUDA_VISIBLE_DEVICES=0"], None => [0], "which is a guess";
-        "by the bus": unequal_gpus, ["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"], None
-            => [0], "`CUDA_VISIBLE_DEVICES=0` over all GPUs of the node, in PCI order";
+        unequal_gpus(), ["CUDA=0"], _ => [0], "which is a guess"; // the default, fastest first
+        // by the bus
+        unequal_gpus(), ["CUDA=0", "ORDER=PCI_BUS_ID"], _ => [0], "node, in PCI order";
     }
-    let is_a_guess = |topology: &Topology, set: &[&str], open: Option<&[usize]>| {
-        let (step, grant) = grant(topology, set, open);
-        identify(topology, &step, &grant).reason.contains("guess")
-    };
-    let unequal = unequal_gpus();
-    assert!(is_a_guess(
-        &unequal,
-        &["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=FASTEST_FIRST"],
-        None
-    ));
-    assert!(!is_a_guess(
-        &unequal,
-        &["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"],
-        None
-    ));
-    assert!(
-        !is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=3,2,1,0"], None),
-        "all of them in whatever order"
-    );
-    assert!(
-        !is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=0"], Some(&[0, 1])),
-        "those that it may open are equal"
-    );
-    assert!(!is_a_guess(&nvidia(), &["CUDA_VISIBLE_DEVICES=0"], None));
+    for (node, set, open, is_a_guess) in [
+        (
+            unequal_gpus(),
+            &["CUDA=0", "ORDER=FASTEST_FIRST"][..],
+            None,
+            true,
+        ),
+        (unequal_gpus(), &["CUDA=0", "ORDER=PCI_BUS_ID"], None, false),
+        // all of them in whatever order
+        (unequal_gpus(), &["CUDA=3,2,1,0"], None, false),
+        // those that it may open are equal
+        (unequal_gpus(), &["CUDA=0"], Some(&[0, 1][..]), false),
+        (nvidia(), &["CUDA=0"], None, false),
+    ] {
+        let why = found(&node, set, open).reason;
+        assert_eq!(why.contains("guess"), is_a_guess, "{set:?}: {why}");
+    }
     let kinds = |node: &Topology| super::unequal(node, &super::positions(node, Nvidia));
     assert_eq!(kinds(&nvidia()), None);
-    assert_eq!(
-        kinds(&unequal).unwrap(),
-        "PCI device `0x20b0`, PCI device `0x2330`"
-    );
+    let two = "PCI device `0x20b0`, PCI device `0x2330`";
+    assert_eq!(kinds(&unequal_gpus()).as_deref(), Some(two));
 }
 
 #[test]
 fn rocm_counts_in_the_compute_drivers_order_and_hip_counts_what_that_leaves() {
     rows! {
-        "AutoDetect=rsmi": amd, ["ROCR_VISIBLE_DEVICES=0"], None => [2], "in the compute driver's order";
-        "several": amd, ["ROCR_VISIBLE_DEVICES=0,2"], None => [2, 0], "";
-        "with a device cgroup": amd, ["ROCR_VISIBLE_DEVICES=0,1"], Some(&[1, 2]) => [2, 1], "may open";
-        "UUIDs": amd, ["ROCR_VISIBLE_DEVICES=gpu-000000000000abc1"], None => [1], "by the UUIDs";
-        "and none of their digits": amd, ["ROCR_VISIBLE_DEVICES=GPU-"], Some(&[1]) => [], "names no GPU";
-        "UUIDs for HIP": amd, ["HIP_VISIBLE_DEVICES=GPU-000000000000abc1"], None => [1], "by the UUIDs";
-        "a UUID's beginning is too common": amd, ["ROCR_VISIBLE_DEVICES=GPU-0"], None => [], "names no GPU";
-        "a second time ends the list": amd, ["ROCR_VISIBLE_DEVICES=0,0,1"], None => [2], "";
-        "numbers as in C": amd, ["ROCR_VISIBLE_DEVICES=0x1,02"], None => [3, 0], "";
-        "empty means none": amd, ["ROCR_VISIBLE_DEVICES="], None => [], "names no GPU";
-        "no AutoDetect, device cgroup: each from 0": amd, ["ROCR_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"], Some(&[3])
-            => [3], "";
-        "no AutoDetect, no device cgroup: a HIP program counts twice": amd,
-            ["ROCR_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=2"], None => [0], "a HIP program sees no GPU";
-        "the user narrows": amd, ["ROCR_VISIBLE_DEVICES=2,3", "HIP_VISIBLE_DEVICES=1"], None
-            => [1], "then `HIP_VISIBLE_DEVICES=1` among these";
-        "HIP's own list counts before CUDA's": amd, ["HIP_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"], None => [2], "HIP_";
-        "an empty one of HIP is none": amd, ["HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=1"], None => [3], "CUDA_";
-        "the user hides all": amd, ["ROCR_VISIBLE_DEVICES=0,1", "HIP_VISIBLE_DEVICES=-1"], None => [], "";
-        "HIP takes numbers as they are printed": amd, ["HIP_VISIBLE_DEVICES=0, 1"], None => [2], "";
-        "--gpu-bind=none of 22.05": amd, ["SLURM_STEP_GPUS=1"], None => [1], "SLURM_STEP_GPUS";
+        amd(), ["ROCR=0"], _ => [2], "in the compute driver's order"; // AutoDetect=rsmi
+        amd(), ["ROCR=0,2"], _ => [2, 0], ""; // several
+        amd(), ["ROCR=0,1"], [1, 2] => [2, 1], "may open"; // with a device cgroup
+        amd(), ["ROCR=gpu-000000000000abc1"], _ => [1], "by the UUIDs"; // UUIDs
+        amd(), ["ROCR=GPU-"], [1] => [], "names no GPU"; // and none of their digits
+        amd(), ["HIP=GPU-000000000000abc1"], _ => [1], "by the UUIDs"; // UUIDs for HIP
+        amd(), ["ROCR=GPU-0"], _ => [], "names no GPU"; // a UUID's beginning is too common
+        amd(), ["ROCR=0,0,1"], _ => [2], ""; // a second time ends the list
+        amd(), ["ROCR=0x1,02"], _ => [3, 0], ""; // numbers as in C
+        amd(), ["ROCR="], _ => [], "names no GPU"; // empty means none
+        amd(), ["ROCR=0", "CUDA=0"], [3] => [3], ""; // no AutoDetect, device cgroup: each from 0
+        // no AutoDetect, no device cgroup: a HIP program counts twice
+        amd(), ["ROCR=2", "CUDA=2"], _ => [0], "HIP program sees no GPU";
+        // the user narrows
+        amd(), ["ROCR=2,3", "HIP=1"], _ => [1], "then `HIP_VISIBLE_DEVICES=1` among these";
+        amd(), ["HIP=0", "CUDA=1"], _ => [2], "HIP_"; // HIP's own list counts before CUDA's
+        amd(), ["HIP=", "CUDA=1"], _ => [3], "CUDA_"; // an empty one of HIP is none
+        amd(), ["ROCR=0,1", "HIP=-1"], _ => [], ""; // the user hides all
+        amd(), ["HIP=0, 1"], _ => [2], ""; // HIP takes numbers as they are printed
+        amd(), ["STEP=1"], _ => [1], "SLURM_STEP_GPUS"; // --gpu-bind=none of 22.05
     }
 }
 
 #[test]
 fn each_partition_of_a_function_is_a_gpu_of_its_own() {
     rows! {
-        "the third is the second card's first": partitions, ["ROCR_VISIBLE_DEVICES=2"], None => [2], "";
-        "one partition each, device cgroup": partitions, ["ROCR_VISIBLE_DEVICES=0"], Some(&[3]) => [3], "";
-        "both of a card": partitions, ["ROCR_VISIBLE_DEVICES=0,1"], None => [0, 1], "";
+        partitions(), ["ROCR=2"], _ => [2], ""; // the third is the second card's first
+        partitions(), ["ROCR=0"], [3] => [3], ""; // one partition each, device cgroup
+        partitions(), ["ROCR=0,1"], _ => [0, 1], ""; // both of a card
     }
 }
 
 #[test]
 fn level_zero_takes_a_set_of_cards_or_of_stacks() {
     rows! {
-        "stacks are devices by default": intel, ["ZE_AFFINITY_MASK=2"], None => [1], "each stack a device";
-        "both stacks of a card": intel, ["ZE_AFFINITY_MASK=0,1"], None => [0], "";
-        "cards": intel, ["ZE_AFFINITY_MASK=1", "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"], None => [1], "";
-        "a stack of a card": intel, ["ZE_AFFINITY_MASK=1.1", "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"], None => [1], "";
-        "a dot speaks of cards": intel, ["ZE_AFFINITY_MASK=1.0"], None => [1], "";
-        "a stack that it lacks": intel, ["ZE_AFFINITY_MASK=0.2,1.0"], None => [1], "";
-        "no dot among stacks": intel, ["ZE_AFFINITY_MASK=0.1", "ZE_FLAT_DEVICE_HIERARCHY=FLAT"], None => [], "names no GPU";
-        "a set has no order, and what means nothing is left out": intel,
-            ["ZE_AFFINITY_MASK=3,x,99,0", "ZE_FLAT_DEVICE_HIERARCHY=COMBINED"], None => [0, 1], "";
-        "with a device cgroup": intel, ["ZE_AFFINITY_MASK=0"], Some(&[1]) => [1], "may open";
-        "an empty mask is none": intel, ["ZE_AFFINITY_MASK=", "SLURM_STEP_GPUS=1"], None => [1], "SLURM_STEP_GPUS";
+        intel(), ["ZE=2"], _ => [1], "each stack a device"; // stacks are devices by default
+        intel(), ["ZE=0,1"], _ => [0], ""; // both stacks of a card
+        intel(), ["ZE=1", "HIERARCHY=COMPOSITE"], _ => [1], ""; // cards
+        intel(), ["ZE=1.1", "HIERARCHY=COMPOSITE"], _ => [1], ""; // a stack of a card
+        intel(), ["ZE=1.0"], _ => [1], ""; // a dot speaks of cards
+        intel(), ["ZE=0.2,1.0"], _ => [1], ""; // a stack that it lacks
+        intel(), ["ZE=0.1", "HIERARCHY=FLAT"], _ => [], "names no GPU"; // no dot among stacks
+        // a set has no order, and what means nothing is left out
+        intel(), ["ZE=3,x,99,0", "HIERARCHY=COMBINED"], _ => [0, 1], "";
+        intel(), ["ZE=0"], [1] => [1], "may open"; // with a device cgroup
+        intel(), ["ZE=", "STEP=1"], _ => [1], "SLURM_STEP_GPUS"; // an empty mask is none
     }
-    let (step, cards) = grant(&intel(), &["ZE_AFFINITY_MASK=1.0"], None);
-    assert!(
-        identify(&intel(), &step, &cards)
-            .reason
-            .ends_with("in PCI order"),
-        "nothing of stacks"
-    );
+    // nothing of stacks
+    let cards = found(&intel(), &["ZE=1.0"], None).reason;
+    assert!(cards.ends_with("in PCI order"), "{cards}");
 }
 
 fn lists() -> impl Strategy<Value = String> {

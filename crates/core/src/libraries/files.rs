@@ -175,217 +175,113 @@ mod tests {
     use super::super::{nccl, nvshmem, ucx};
     use super::*;
 
-    /// Each library's grammar, of files that set `LIST` and `OTHER`.
-    fn grammars() -> [Files; 3] {
-        [nccl::FILES, nvshmem::FILES, ucx::FILES].map(|files| Files {
-            rivals: &["OTHER"],
-            ..files
-        })
-    }
-
-    const NCCL: usize = 0;
-    const NVSHMEM: usize = 1;
-    const INI: usize = 2;
-
-    fn value(text: &str, grammar: usize) -> Option<Option<String>> {
-        claimed(text, grammar, "").map(|claimed| claimed.value)
-    }
-
-    fn claimed(text: &str, grammar: usize, processor: &str) -> Option<Claimed> {
+    /// The file with the value of `LIST`, in the grammar of files that set `LIST` and `OTHER`.
+    fn claimed(text: &str, grammar: Files, processor: &str) -> Option<Claimed> {
+        let rivals = &["OTHER"];
         let read = |path: &str| {
-            let text = if path == "/etc/a.conf" {
-                text
-            } else {
-                processor
-            };
+            let is_it = path == "/etc/a.conf";
+            let text = if is_it { text } else { processor }.to_string();
+            let is_cut = text.ends_with('…');
             Some(FileText {
-                text: text.to_string(),
-                is_cut: text.ends_with('…'),
+                text,
+                is_cut,
                 unanswered: None,
             })
         };
-        grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST")
+        Files { rivals, ..grammar }.claimed(&read, "/etc/a.conf", "LIST")
     }
 
-    fn some(text: &str) -> Option<Option<String>> {
-        Some(Some(text.to_string()))
+    /// The value of `LIST`; `no` where the file does not set it, `unknown` where it may.
+    fn value(text: &str, grammar: Files, processor: &str) -> String {
+        match claimed(text, grammar, processor) {
+            None => "no".to_string(),
+            Some(Claimed { value, .. }) => value.unwrap_or("unknown".to_string()),
+        }
     }
+
+    const NCCL: Files = nccl::FILES;
+    const NVSHMEM: Files = nvshmem::FILES;
+    const INI: Files = ucx::FILES;
 
     #[test]
-    fn a_file_gives_its_value_unless_that_may_be_for_another_machine() {
-        assert_eq!(value("LIST: mlx5_0:1 ; comment", INI), some("mlx5_0:1"));
-        assert_eq!(
-            value("[Grace]\nCPU model=Grace\nLIST=mlx5_0:1", INI),
-            Some(None)
-        );
-        assert_eq!(
-            value(
-                "LIST=mlx5_0:1\n[Grace]\nCPU model=Grace\nLIST=mlx5_1:1",
-                INI
-            ),
-            Some(None)
-        );
-        assert_eq!(
-            value("[ours]\nLIST=mlx5_0:1", INI),
-            some("mlx5_0:1"),
-            "a section without a condition"
-        );
-        assert_eq!(value("OTHER=1", NVSHMEM), Some(None));
-        assert_eq!(value("LISTS=1", NCCL), None);
+    fn a_file_gives_its_value_as_its_library_reads_it() {
+        let long = format!("LIST={}", "mlx5_0,".repeat(40));
+        for (text, nccl, nvshmem, ini) in [
+            ("LISTS=1", "no", "no", "no"),
+            ("#LIST=no\n", "no", "no", "no"),
+            ("OTHER=1", "unknown", "unknown", "unknown"),
+            // of several lines NCCL takes the first, the others take the last
+            ("LIST=a\nLIST=b\n", "a", "b", "b"),
+            ("LIST=a\n…", "a", "unknown", "unknown"),
+            // a comment behind a value
+            ("LIST==b # c", "=b # c", "=b", "=b # c"),
+            ("LIST = b#1 # c", "unknown", "b#1", "b#1 # c"),
+            ("LIST = b;1 ; c", "unknown", "b;1 ; c", "b;1"),
+            // an indented line is another name to NCCL, and the rest of a value above it to UCX
+            (" LIST=b", "unknown", "b", "b"),
+            ("TLS=rc\n LIST=b", "unknown", "b", "unknown"),
+            ("LIST=a\n b", "a", "a", "b"),
+            ("LIST=a\n#OTHER=1\n b", "a", "a", "b"),
+            ("LIST=a\n  \n\t\n  # b\n  ;b\n", "a", "a", "a"),
+            ("\u{feff}LIST=b", "unknown", "unknown", "b"),
+            // UCX reads it in pieces
+            (&long, &long[5..], &long[5..], "unknown"),
+        ] {
+            let found = [NCCL, NVSHMEM, INI].map(|grammar| value(text, grammar, ""));
+            assert_eq!(found, [nccl, nvshmem, ini], "{text}");
+        }
     }
 
     #[test]
     fn a_section_for_another_processor_sets_nothing_and_one_for_this_maker_may() {
-        let vera = "[Vera Rubin]\nCPU model=Vera\nLIST=4\n[end]\nOTHER=1\nLIST_B=1\n";
-        let told = |text: &str, processor: &str| {
-            let claimed = claimed(&text.replace("OTHER=1\n", ""), INI, processor)?;
-            Some(if claimed.why == "`/etc/a.conf` sets it" {
-                claimed.value
-            } else {
-                None
-            })
-        };
-        let (intel, amd) = (
-            "vendor_id\t: GenuineIntel\nmodel\t: 143\n",
-            "vendor_id\t: AuthenticAMD\n",
-        );
-        for (processor, is_told) in [
-            (intel, false),
-            (amd, false),
-            ("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", false),
-            ("CPU implementer\t: 0x4e\nCPU part\t: 0x010\n", true),
-            ("cpu\t\t: POWER9\n", true),
-            ("", true),
+        const VERA: &str = "[Vera Rubin]\nCPU model=Vera\nLIST=4\n[end]\nLIST_B=1\n";
+        const INTEL: &str = "vendor_id\t: GenuineIntel\nmodel\t: 143\n";
+        const AMD: &str = "vendor_id\t: AuthenticAMD\n";
+        for (text, processor, expected) in [
+            (VERA, INTEL, "no"),
+            (VERA, AMD, "no"),
+            (VERA, "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", "no"),
+            (
+                VERA,
+                "CPU implementer\t: 0x4e\nCPU part\t: 0x010\n",
+                "unknown",
+            ),
+            (VERA, "cpu\t\t: POWER9\n", "unknown"),
+            (VERA, "", "unknown"),
+            ("[a]\nCPU vendor=amd\nLIST=4", AMD, "unknown"),
+            ("[a]\nCPU vendor = Intel\nLIST=4", AMD, "no"),
+            ("[a]\nCPU model: Milan\nLIST=4", AMD, "unknown"),
+            ("[a]\nCPU model=M*\nLIST=4", AMD, "unknown"),
+            ("[a]\nCPU model=Arcturus\nLIST=4", AMD, "unknown"),
+            ("[a]\nProduct name=*\nLIST=4", AMD, "unknown"),
+            ("LIST=1\n[Grace]\nCPU model=Grace\nLIST=2", "", "unknown"),
+            ("[ours]\nLIST: 1 ; comment", "", "1"),
+            // a section ends with the line that has its condition
+            (
+                "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n",
+                INTEL,
+                "1",
+            ),
+            ("[a]\nCPU model=Vera\n[b]\nLIST=5\n", INTEL, "5"),
         ] {
-            assert_eq!(
-                told(vera, processor),
-                is_told.then_some(None),
-                "{processor:?}"
-            );
+            assert_eq!(value(text, INI, processor), expected, "{text} {processor}");
         }
-        for (line, on_amd) in [
-            ("CPU vendor=amd", Some(None)),
-            ("CPU vendor = Intel", None),
-            ("CPU model: Milan", Some(None)),
-            ("CPU model=M*", Some(None)),
-            ("CPU model=Arcturus", Some(None)),
-            ("Product name=*", Some(None)),
-        ] {
-            assert_eq!(told(&format!("[a]\n{line}\nLIST=4"), amd), on_amd, "{line}");
-        }
-        let may = claimed(vera, INI, "")
-            .map(|claimed| claimed.why)
-            .unwrap_or_default();
-        assert_eq!(
-            may,
-            "`/etc/a.conf` may set it, in a section for some machines"
-        );
-        let order = "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n";
-        assert_eq!(
-            told(order, intel),
-            Some(some("1").unwrap()),
-            "a section ends with that line"
-        );
-        assert_eq!(
-            told("[a]\nCPU model=Vera\n[b]\nLIST=5\n", intel),
-            Some(some("5").unwrap())
-        );
+        let may = claimed(VERA, INI, "").unwrap().why;
+        assert!(may.starts_with("`/etc/a.conf` may set it, in a section"));
     }
 
     #[test]
     fn a_file_of_which_nothing_is_known_may_set_the_variable_whatever_weaker_files_say() {
-        let read = |file: &str| match file {
-            "/home/a" => Some(FileText {
-                unanswered: Some("no answer"),
-                ..FileText::default()
-            }),
-            _ => Some(FileText {
+        let read = |file: &str| {
+            Some(FileText {
                 text: "LIST=mlx5_0".to_string(),
-                ..FileText::default()
-            }),
+                is_cut: false,
+                unanswered: (file == "/home/a").then_some("no answer"),
+            })
         };
-        let claims =
-            ["/home/a", "/etc/a"].map(|file| grammars()[NCCL].claimed(&read, file, "LIST"));
+        let claims = ["/home/a", "/etc/a"].map(|file| NCCL.claimed(&read, file, "LIST"));
         let strongest = strongest(claims).unwrap();
-        assert_eq!(
-            (strongest.why.as_str(), strongest.value),
-            ("`/home/a` may set it: no answer", None)
-        );
-    }
-
-    #[test]
-    fn of_several_lines_nccl_takes_the_first_and_the_others_take_the_last() {
-        for (grammar, text) in [(NCCL, "a"), (NVSHMEM, "b"), (INI, "b")] {
-            assert_eq!(
-                value("LIST=a\nLIST=b\n", grammar),
-                some(text),
-                "{grammar:?}"
-            );
-        }
-        assert_eq!(value("LIST=a\n…", NCCL), some("a"));
-        assert_eq!(
-            value("LIST=a\n…", INI),
-            Some(None),
-            "it may be set once more"
-        );
-    }
-
-    #[test]
-    fn a_comment_behind_a_value_is_each_librarys_own() {
-        assert_eq!(
-            value("LIST==mlx5_0 # the first", NCCL),
-            some("=mlx5_0 # the first")
-        );
-        assert_eq!(
-            value("LIST = mlx5_0#1 # the first", NVSHMEM),
-            some("mlx5_0#1")
-        );
-        assert_eq!(value("LIST = mlx5_0;1 ; the first", INI), some("mlx5_0;1"));
-        for grammar in [NCCL, NVSHMEM, INI] {
-            assert_eq!(value("#LIST=no\n", grammar), None, "{grammar:?}");
-        }
-    }
-
-    #[test]
-    fn an_indented_line_without_a_value_gives_the_name_above_it_none() {
-        for nothing in ["  ", "\t", "  # the first", "  ;mlx5_1"] {
-            assert_eq!(
-                value(&format!("LIST=mlx5_0\n{nothing}\n"), INI),
-                some("mlx5_0"),
-                "{nothing:?}"
-            );
-        }
-        assert_eq!(
-            value("LIST=mlx5_0\n#OTHER=1\n mlx5_1", INI),
-            some("mlx5_1"),
-            "a comment is no name"
-        );
-    }
-
-    #[test]
-    fn a_line_that_means_another_name_to_its_library_tells_no_value_but_stays_the_users_word() {
-        assert_eq!(value(" LIST=mlx5_0", NCCL), Some(None));
-        assert_eq!(value(" LIST=mlx5_0", NVSHMEM), some("mlx5_0"));
-        assert_eq!(
-            value(" LIST=mlx5_0", INI),
-            some("mlx5_0"),
-            "there is no name above it"
-        );
-        assert_eq!(
-            value("TLS=rc\n LIST=mlx5_0", INI),
-            Some(None),
-            "the rest of `TLS`"
-        );
-        assert_eq!(
-            value("LIST=mlx5_0\n mlx5_1", INI),
-            some("mlx5_1"),
-            "its next value"
-        );
-        assert_eq!(value("\u{feff}LIST=mlx5_0", NCCL), Some(None));
-        assert_eq!(
-            value(&format!("LIST={}", "mlx5_0,".repeat(40)), INI),
-            Some(None),
-            "it is read in pieces"
-        );
+        assert_eq!(strongest.why, "`/home/a` may set it: no answer");
+        assert_eq!(strongest.value, None);
     }
 }

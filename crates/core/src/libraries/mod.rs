@@ -1,4 +1,4 @@
-//! Variables of communication libraries. Each library is a row of [`LIBRARIES`], from its own file
+//! Variables of communication libraries. Each library is a row of `LIBRARIES`, from its own file
 //! or from [`recipes`].
 //!
 //! Different `NCCL_IB_HCA` in tasks would cost NCCL seven eighths of its bandwidth, as its graph

@@ -137,81 +137,67 @@ mod tests {
 
     #[test]
     fn a_word_by_which_a_program_binds_itself_is_found_where_it_is_run() {
-        let word = |words: &[&str]| binder(&known(words.iter().copied()), |_| None);
+        // each word behind a `|`
         for (words, found) in [
-            (&["/usr/bin/numactl", "-C", "0", "./train"][..], "numactl"),
-            (&["env", "A=1", "hwloc-bind", "./train"], "hwloc-bind"),
-            (&["./select_gpu.sh", "taskset", "0x1", "./train"], "taskset"),
-            (&["bash", "-c", "cd /x&&numactl -N 0 ./train"], "numactl"),
+            ("/usr/bin/numactl|-C|0|./train", Some("numactl")),
+            ("env|A=1|hwloc-bind|./train", Some("hwloc-bind")),
+            ("./select_gpu.sh|taskset|0x1|./train", Some("taskset")),
+            ("bash|-c|cd /x&&numactl -N 0 ./train", Some("numactl")),
             (
-                &["sh", "-ec", "true\n(exec '/usr/bin/numactl' -N 0 ./train)"],
-                "numactl",
+                "sh|-ec|true\n(exec '/usr/bin/numactl' -N 0 ./train)",
+                Some("numactl"),
             ),
-            (&["bash", "-c", "-l", "numactl ./train"], "numactl"),
+            ("bash|-c|-l|numactl ./train", Some("numactl")),
             (
-                &[
-                    "vllm",
-                    "serve",
-                    "model",
-                    "--numa-bind",
-                    "--numa-bind-nodes",
-                    "0",
-                    "1",
-                ],
-                "--numa-bind",
+                "vllm|serve|model|--numa-bind|--numa-bind-nodes|0|1",
+                Some("--numa-bind"),
             ),
             (
-                &["bash", "-c", "exec vllm serve model --numa_bind -tp 4"],
-                "--numa-bind",
+                "bash|-c|exec vllm serve model --numa_bind -tp 4",
+                Some("--numa-bind"),
             ),
             (
-                &["ranks.conf", "0 vllm serve model --numa-bind\n1 ./train\n"],
-                "--numa-bind",
+                "ranks.conf|0 vllm serve model --numa-bind\n1 ./train\n",
+                Some("--numa-bind"),
             ),
             (
-                &["deepspeed", "--bind_cores_to_rank", "train.py"],
-                "--bind_cores_to_rank",
+                "deepspeed|--bind_cores_to_rank|train.py",
+                Some("--bind_cores_to_rank"),
             ),
-            (&["sglang", "serve", "--numa-node", "0", "1"], "--numa-node"),
-            (&["sglang", "serve", "--numa-node=1"], "--numa-node"),
-        ] {
-            assert_eq!(word(words), Some(found), "{words:?}");
-        }
-        for words in [
-            &["./train", "--log=/tmp/numactl"][..],
-            &["./train", "mynumactl", "numactl.log"],
+            ("sglang|serve|--numa-node|0|1", Some("--numa-node")),
+            ("sglang|serve|--numa-node=1", Some("--numa-node")),
+            ("./train|--log=/tmp/numactl", None),
+            ("./train|mynumactl|numactl.log", None),
             // a text of another's, or a file of ranks, which is read line by line
-            &["./ask", "how does numactl bind?"],
-            &["ranks.conf", "# 0 numactl\n0 ./train numactl\n"],
-            &["vllm", "serve", "--no-numa-bind"],
-            &["torchrun", "--numa-binding=node"],
-            &["trtllm-serve", "model"],
-            &[],
+            ("./ask|how does numactl bind?", None),
+            ("ranks.conf|# 0 numactl\n0 ./train numactl\n", None),
+            ("vllm|serve|--no-numa-bind", None),
+            ("torchrun|--numa-binding=node", None),
+            ("trtllm-serve|model", None),
+            ("", None),
         ] {
-            assert_eq!(word(words), None, "{words:?}");
+            let known = known(words.split('|'));
+            assert_eq!(binder(&known, |_| None), found, "{words}");
         }
     }
 
     #[test]
     fn sglangs_switch_counts_unless_it_binds_nothing() {
-        let found = |values: &[(&str, &str)]| {
-            let value = |name: &str| {
-                Some(
-                    values
-                        .iter()
-                        .find(|(known, _)| *known == name)?
-                        .1
-                        .to_string(),
-                )
+        for (crash, auto, expected) in [
+            (Some("1"), None, true),
+            (Some("True"), Some("yes"), true),
+            (None, None, false),
+            (Some("0"), None, false),
+            (Some(""), None, false),
+            (Some("1"), Some("False"), false),
+        ] {
+            let value = |name: &str| match name {
+                "SGLANG_CRASH_ON_NUMA_BIND_FAILURE" => crash.map(str::to_string),
+                "SGLANG_AUTO_NUMA_BIND" => auto.map(str::to_string),
+                _ => None,
             };
-            binder(&[], value).is_some()
-        };
-        let crash = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE";
-        assert!(
-            found(&[(crash, "1")]) && found(&[(crash, "True"), ("SGLANG_AUTO_NUMA_BIND", "yes")])
-        );
-        assert!(!found(&[]) && !found(&[(crash, "0")]) && !found(&[(crash, "")]));
-        assert!(!found(&[(crash, "1"), ("SGLANG_AUTO_NUMA_BIND", "False")]));
+            assert_eq!(binder(&[], value).is_some(), expected, "{crash:?} {auto:?}");
+        }
     }
 
     #[test]
@@ -224,11 +210,8 @@ mod tests {
             "0 /opt/nu\\mactl ./train",
             "0\x0bnumactl ./train",
         ] {
-            assert_eq!(
-                binder_of_ranks(file.as_bytes()),
-                Some("numactl"),
-                "`{file}`"
-            );
+            let found = binder_of_ranks(file.as_bytes());
+            assert_eq!(found, Some("numactl"), "`{file}`");
         }
         for file in [
             "0-7 ./train numactl",

@@ -61,25 +61,12 @@ mod tests {
             ("gres/gpu:verbose,mask:0x3,0xc", "mask:0x3,0xc", true),
             ("gpu:closest", "closest", false),
         ] {
-            assert_eq!(
-                of_gpus(bind),
-                Some(Rule {
-                    device: "gpu",
-                    text,
-                    is_later
-                }),
-                "{bind}"
-            );
+            let rule = of_gpus(bind).unwrap();
+            let found = (rule.device, rule.text, rule.is_later);
+            assert_eq!(found, ("gpu", text, is_later), "{bind}");
         }
-        for bind in [
-            "",
-            "gres/nic:per_task:1",
-            "gres/nic:closest",
-            "gres/gpus:none",
-            "gpu",
-            "per_task:1",
-            "+;:",
-        ] {
+        let none = " gres/nic:per_task:1 gres/nic:closest gres/gpus:none gpu per_task:1 +;:";
+        for bind in none.split(' ') {
             assert_eq!(of_gpus(bind), None, "{bind}");
         }
     }
@@ -87,21 +74,13 @@ mod tests {
     #[test]
     fn a_rule_for_other_devices_leaves_all_gpus_to_every_task_and_one_for_shares_of_gpus_does_not()
     {
-        for bind in [
-            "",
-            "gres/nic:closest",
-            "gpu:none",
-            "gres/gpu:verbose,none",
-            "gres/gpu:none+gres/nic:closest",
-        ] {
+        let all = " gres/nic:closest gpu:none gres/gpu:verbose,none gres/gpu:none+gres/nic:closest";
+        for bind in all.split(' ') {
             assert!(shows_all(bind), "{bind}");
         }
-        for bind in [
-            "gres/nic:none+gres/gpu:closest",
-            "gres/shard:per_task:1",
-            "mps:per_task:50",
-            "gpu:single:1",
-        ] {
+        let some =
+            "gres/nic:none+gres/gpu:closest gres/shard:per_task:1 mps:per_task:50 gpu:single:1";
+        for bind in some.split(' ') {
             assert!(!shows_all(bind), "{bind}");
         }
     }

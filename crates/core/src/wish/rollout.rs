@@ -90,33 +90,19 @@ mod tests {
         }
     }
 
-    fn has(rollout: Rollout, job: u32) -> bool {
-        rollout.has(job)
+    fn observing(percent: u8) -> Rollout {
+        Rollout {
+            observes_others: true,
+            ..share(percent)
+        }
     }
 
     #[test]
-    fn a_share_is_a_whole_number_of_percent_and_says_what_the_others_are() {
+    fn a_share_is_a_whole_number_of_percent_and_says_whether_the_others_are_observed() {
         assert_eq!(Rollout::parse("10%"), Ok(share(10)));
         assert_eq!(Rollout::parse("0%"), Ok(share(0)));
-        assert_eq!(
-            Rollout::parse("100%,observe"),
-            Ok(Rollout {
-                observes_others: true,
-                ..share(100)
-            })
-        );
-        for bad in [
-            "",
-            "%",
-            "10",
-            "101%",
-            "-1%",
-            "+1%",
-            "1.5%",
-            "10%,off",
-            "10%,",
-            "999999999999%",
-        ] {
+        assert_eq!(Rollout::parse("100%,observe"), Ok(observing(100)));
+        for bad in "|%|10|101%|-1%|+1%|1.5%|10%,off|10%,|999999999999%".split('|') {
             let why = Rollout::parse(bad).unwrap_err();
             assert!(
                 why.contains("as `rollout=10%`") && !why.contains("bind"),
@@ -136,27 +122,23 @@ mod tests {
     fn a_share_of_the_jobs_is_that_share_of_any_hundred_that_follow_each_other() {
         for first in [1, 4_711, 67_000_000] {
             for percent in [1, 10, 50, 90] {
-                let count = (first..first + 1000)
-                    .filter(|job| has(share(percent), *job))
-                    .count();
-                let wanted = usize::from(percent) * 10;
+                let jobs = (first..first + 1000).filter(|job| share(percent).has(*job));
+                let (count, wanted) = (jobs.count(), usize::from(percent) * 10);
                 assert!(
                     count.abs_diff(wanted) <= 5,
-                    "{count} of 1000 jobs from {first} for {percent}%"
+                    "{count} from {first} for {percent}%"
                 );
             }
         }
-        assert!((1..10_000).all(|job| has(share(100), job) && !has(share(0), job)));
+        assert!((1..10_000).all(|job| share(100).has(job) && !share(0).has(job)));
     }
 
     #[test]
     fn a_job_that_is_in_a_share_stays_in_it_as_it_grows() {
         for job in 1..2000 {
-            let first = (0..=100).find(|percent| has(share(*percent), job)).unwrap();
-            assert!(
-                (first..=100).all(|percent| has(share(percent), job)),
-                "job {job}"
-            );
+            let mut percents = (0..=100).skip_while(|percent| !share(*percent).has(job));
+            assert!(percents.all(|percent| share(percent).has(job)), "job {job}");
+            assert!(share(100).has(job));
         }
     }
 
@@ -180,21 +162,12 @@ mod tests {
     #[test]
     fn outside_the_share_a_default_that_places_is_off_or_observed() {
         let words = |text: &str| Words::parse(text).unwrap();
-        let outside = share(0);
         let of = |rollout: Rollout, text: &str| rollout.default_of(1, &words(text));
-        assert_eq!(of(outside, "rail,strict"), words("off,strict"));
-        assert_eq!(
-            of(
-                Rollout {
-                    observes_others: true,
-                    ..outside
-                },
-                "rail"
-            ),
-            words("rail,observe")
-        );
+        assert_eq!(of(share(0), "rail,strict"), words("off,strict"));
+        assert_eq!(of(observing(0), "rail"), words("rail,observe"));
+        // these place no job
         for same in ["off", "observe", "rail,observe", "verbose", ""] {
-            assert_eq!(of(outside, same), words(same), "`{same}` places nobody");
+            assert_eq!(of(share(0), same), words(same), "`{same}`");
         }
         assert_eq!(of(Rollout::default(), "rail"), words("rail"));
     }

@@ -21,6 +21,13 @@ fn node(host: &str, subnets: &[Option<&str>]) -> NodeWord {
     }
 }
 
+fn left_out(nic: &str, why: &str) -> LeftOut {
+    LeftOut {
+        nic: nic.to_string(),
+        why: why.to_string(),
+    }
+}
+
 fn changed(host: &str, subnets: &[Option<&str>], change: impl FnOnce(&mut Agreement)) -> NodeWord {
     let mut word = node(host, subnets);
     change(&mut word.agreement);
@@ -29,18 +36,14 @@ fn changed(host: &str, subnets: &[Option<&str>], change: impl FnOnce(&mut Agreem
 
 /// The one dissent of this node from three that agree.
 fn dissent_of(other: NodeWord, subnets: &[Option<&str>]) -> (Vec<String>, Vec<String>) {
-    let words = ["n1", "n2", "n3"]
-        .map(|host| node(host, subnets))
-        .into_iter()
-        .chain([other]);
+    let three = ["n1", "n2", "n3"].map(|host| node(host, subnets));
+    let words = three.into_iter().chain([other]);
     let compared = compare(words.collect()).unwrap();
     let [dissent] = &compared.dissents[..] else {
         panic!("{compared:?}")
     };
-    assert_eq!(
-        (compared.nodes, compared.alike, dissent.nodes.as_str()),
-        (4, 3, "n9")
-    );
+    let nodes = (compared.nodes, compared.alike, &*dissent.nodes);
+    assert_eq!(nodes, (4, 3, "n9"));
     assert_eq!(compared.harmful(), usize::from(!dissent.write.is_empty()));
     (dissent.differences.clone(), dissent.write.clone())
 }
@@ -56,94 +59,67 @@ const ISOLATED: &[Option<&str>] = &[
 #[test]
 fn nodes_that_say_the_same_agree_whatever_their_reasons() {
     let with = |host, why: &str| {
-        let left_out = vec![LeftOut {
-            nic: "mlx5_4".to_string(),
-            why: why.to_string(),
-        }];
-        changed(host, ROCE, |word| word.left_out = left_out)
+        let out = vec![left_out("mlx5_4", why)];
+        changed(host, ROCE, |word| word.left_out = out)
     };
-    let compared = compare(vec![
-        with("n1", "it is slower"),
-        with("n2", "its port is down"),
-    ])
-    .unwrap();
-    assert_eq!(
-        (compared.nodes, compared.alike, compared.harmful()),
-        (2, 2, 0)
-    );
+    let words = vec![with("n1", "it is slower"), with("n2", "its port is down")];
+    let compared = compare(words).unwrap();
+    let counts = (compared.nodes, compared.alike, compared.harmful());
+    assert_eq!(counts, (2, 2, 0));
     assert!(compared.dissents.is_empty());
     assert_eq!(compare(Vec::new()), None);
 }
+
+const EXCLUDED: &str = "for this job: --exclude=n9";
 
 #[test]
 fn a_nic_that_is_left_out_on_one_node_is_named_and_the_node_is_left_out_of_the_job() {
     let other = changed("n9", ROCE, |word| {
         word.rails.remove(2);
-        word.left_out.push(LeftOut {
-            nic: "mlx5_2:1".to_string(),
-            why: "it cannot be opened".to_string(),
-        });
+        let out = left_out("mlx5_2:1", "it cannot be opened");
+        word.left_out.push(out);
     });
     let (differences, write) = dissent_of(other, ROCE);
     assert_eq!(differences, ["mlx5_2:1 is left out: it cannot be opened"]);
-    assert_eq!(write, ["for this job: --exclude=n9"]);
+    assert_eq!(write, [EXCLUDED]);
 }
 
 #[test]
 fn a_name_with_a_line_end_or_a_shells_letters_is_no_name() {
     assert!(node("gpu-01.site", ISOLATED).is_plain());
     assert!(!node("n1\n    do   rm", ROCE).is_plain());
-    assert!(
-        !changed("n1", ROCE, |word| word.rails[0].nic =
-            "mlx5_0;reboot".to_string())
-        .is_plain()
-    );
-    assert!(!changed("n1", ROCE, |word| word.version = "$(reboot)".to_string()).is_plain());
+    let nic = changed("n1", ROCE, |word| word.rails[0].nic += ";reboot");
+    let version = changed("n1", ROCE, |word| word.version = "$(reboot)".to_string());
+    assert!(!nic.is_plain() && !version.is_plain());
 }
 
 #[test]
 fn rails_in_another_order_get_a_line_of_rails_by_name_or_by_subnet() {
     let swapped = changed("n9", ISOLATED, |word| word.rails.swap(0, 3));
+    let line = |rails: &str| format!("in /etc/nic-placement.conf: NodeName=n9 rails={rails}");
     let (differences, write) = dissent_of(swapped, ISOLATED);
-    assert_eq!(
-        differences,
-        ["its rails are in another order: mlx5_3:1 mlx5_1:1 mlx5_2:1 mlx5_0:1"]
-    );
-    assert_eq!(
-        write,
-        ["in /etc/nic-placement.conf: NodeName=n9 rails=mlx5_0,mlx5_1,mlx5_2,mlx5_3"]
-    );
+    assert!(differences[0].ends_with("order: mlx5_3:1 mlx5_1:1 mlx5_2:1 mlx5_0:1"));
+    assert_eq!(write, [line("mlx5_0,mlx5_1,mlx5_2,mlx5_3")]);
     // the names are those of the others, but the cables lie otherwise
     let cables = node("n9", &[ISOLATED[1], ISOLATED[0], ISOLATED[2], ISOLATED[3]]);
     let (_, write) = dissent_of(cables, ISOLATED);
-    assert_eq!(
-        write,
-        ["in /etc/nic-placement.conf: NodeName=n9 rails=mlx5_1,mlx5_0,mlx5_2,mlx5_3"]
-    );
+    assert_eq!(write, [line("mlx5_1,mlx5_0,mlx5_2,mlx5_3")]);
 }
 
 #[test]
 fn a_nic_in_a_subnet_of_no_rail_is_a_fault_and_other_names_are_none() {
-    let strange = node(
-        "n9",
-        &[ISOLATED[0], ISOLATED[1], ISOLATED[2], Some("fe80::ff")],
-    );
-    let (differences, write) = dissent_of(strange, ISOLATED);
-    assert_eq!(
-        differences,
-        ["rail 3 (mlx5_3:1) is in fe80::ff, theirs in fe80::a3"]
-    );
-    assert_eq!(write, ["for this job: --exclude=n9"]);
+    let subnets = [ISOLATED[0], ISOLATED[1], ISOLATED[2], Some("fe80::ff")];
+    let (differences, write) = dissent_of(node("n9", &subnets), ISOLATED);
+    let strange = "rail 3 (mlx5_3:1) is in fe80::ff, theirs in fe80::a3";
+    assert_eq!(differences, [strange]);
+    assert_eq!(write, [EXCLUDED]);
     let renamed = changed("n9", ISOLATED, |word| {
-        word.rails
-            .iter_mut()
-            .for_each(|rail| rail.nic = rail.nic.replace("mlx5_", "ibp"));
+        for rail in &mut word.rails {
+            rail.nic = rail.nic.replace("mlx5_", "ibp");
+        }
     });
     let (differences, write) = dissent_of(renamed, ISOLATED);
-    assert!(
-        differences[0].starts_with("its NICs have other names, ibp0:1 ibp1:1"),
-        "{differences:?}"
-    );
+    assert!(differences[0].contains("other names, ibp0:1 ibp1:1"));
     assert!(write.is_empty(), "{write:?}");
 }
 
@@ -161,27 +137,15 @@ fn other_gpus_fewer_rails_and_another_version_are_all_told() {
         "it has 1 rail, theirs are 4",
     ];
     assert_eq!(differences, expected);
-    assert_eq!(
-        write,
-        [
-            "an admin installs the same version on all nodes",
-            "for this job: --exclude=n9"
-        ]
-    );
+    assert!(write.len() == 2 && write[0].contains("the same version") && write[1] == EXCLUDED);
 }
 
 #[test]
 fn of_two_nodes_that_differ_the_one_with_more_left_out_is_named() {
     let worse = changed("n1", ROCE, |word| {
         word.rails.remove(0);
-        word.left_out.push(LeftOut {
-            nic: "mlx5_0:1".to_string(),
-            why: "its port is down".to_string(),
-        });
+        word.left_out.push(left_out("mlx5_0:1", "its port is down"));
     });
     let compared = compare(vec![worse, node("n2", ROCE)]).unwrap();
-    assert_eq!(
-        (compared.alike, compared.dissents[0].nodes.as_str()),
-        (1, "n1")
-    );
+    assert_eq!((compared.alike, &*compared.dissents[0].nodes), (1, "n1"));
 }

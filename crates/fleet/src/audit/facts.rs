@@ -16,11 +16,9 @@ pub enum Class {
     Node,
     #[serde(rename = "numa_node")]
     Numa,
-    /// a GPU, by its PCI function
     Gpu,
     /// a NIC, by its PCI function, else its name
     Nic,
-    /// a finding of `check`, by its text
     Finding,
 }
 
@@ -46,10 +44,8 @@ impl Key {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
     pub machine: String,
-    /// by model
     #[serde(serialize_with = "gpus")]
     pub gpus: BTreeMap<String, usize>,
-    /// by model and the shortest path to a GPU
     #[serde(serialize_with = "nics")]
     pub nics: BTreeMap<(String, String), usize>,
 }
@@ -83,7 +79,6 @@ impl Inventory {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
 
-    /// Devices that one has and the other lacks: a replaced device counts once.
     pub(super) fn distance(&self, other: &Inventory) -> usize {
         differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
     }
@@ -104,7 +99,6 @@ pub(super) struct NodeFacts {
     pub(super) facts: BTreeMap<Key, String>,
 }
 
-/// The error says why it cannot be compared.
 pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());

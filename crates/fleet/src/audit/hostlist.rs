@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Digits of a number in a name, at most: what a 64-bit integer holds.
 const MOST_DIGITS: usize = 18;
 
-/// A name around its last number: what stands before it, its digits, what stands behind.
 fn parts(name: &str) -> Option<(&str, &str, &str)> {
     let end = name.rfind(|letter: char| letter.is_ascii_digit())? + 1;
     let start = name[..end]
@@ -36,7 +35,6 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
                 } else {
                     0
                 };
-                // MOST_DIGITS fit
                 series
                     .entry((before, after, Some(width)))
                     .or_default()

@@ -16,7 +16,6 @@ const MOST_CENTRES: usize = 64;
 struct Usual {
     /// for each fact that any of them has: its value, `None` for nothing, and the number of nodes with it
     values: BTreeMap<u32, (Option<u32>, usize)>,
-    /// facts that a node must not lack
     expected: Vec<u32>,
 }
 
@@ -30,7 +29,6 @@ pub struct Audited {
     pub cables: Option<serde_json::Value>,
 }
 
-/// Nodes that are alike, or nearly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeKind {
     #[serde(flatten)]
@@ -40,7 +38,6 @@ pub struct NodeKind {
     pub differing: Vec<Differing>,
 }
 
-/// Nodes with the same differences from their kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
     pub nodes: String,
@@ -57,11 +54,8 @@ pub struct Difference {
     /// such as `mlx5_3 (0000:5e:00.0)`
     pub subject: String,
     pub what: String,
-    /// the node's value; `None` for nothing
     pub here: Option<String>,
-    /// the value of most nodes of the kind
     pub kind: Option<String>,
-    /// the number of nodes with that value
     pub shared_by: usize,
 }
 
@@ -73,7 +67,6 @@ pub struct Duplicate {
     pub alike: bool,
 }
 
-/// A piece of the input that is no report.
 #[derive(Serialize)]
 pub struct Bad {
     /// `-` for standard input
@@ -84,7 +77,6 @@ pub struct Bad {
 }
 
 impl Audited {
-    /// `bad` are the first of `bad_count` pieces of the input that are no reports.
     pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
         /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
@@ -341,7 +333,6 @@ impl Audit {
     }
 }
 
-/// The value that more than half of them have.
 pub(crate) fn majority<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut values = Vec::from_iter(values);
     values.sort_unstable();

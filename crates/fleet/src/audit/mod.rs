@@ -30,10 +30,8 @@ const MAX_TEXTS: usize = 64 << 20;
 const MAX_KEPT: usize = 4 << 20;
 const MAX_NODES: usize = 1 << 20;
 
-/// Values that occur again and again, each once.
 type Pool<T> = IndexSet<T>;
 
-/// The value's number in its pool; `used` counts its bytes if it is new.
 fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usize) -> u32 {
     let (number, is_new) = pool.insert_full(one);
     *used += if is_new {
@@ -44,7 +42,6 @@ fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usiz
     number as u32
 }
 
-/// The inventory and facts of a set of nodes, by numbers of keys and values.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Shape {
     inventory: u32,
@@ -59,7 +56,6 @@ pub struct Audit {
     shapes: Pool<Shape>,
     used: usize,
     kept: usize,
-    /// the shapes that each node was reported with, and how often
     nodes: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 

@@ -33,9 +33,7 @@ pub struct Report {
     /// loads the plugin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
-    /// compared by `nic-placement agree`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
@@ -44,9 +42,7 @@ pub struct Report {
     pub nics: Vec<NicReport>,
 }
 
-/// A node's word of agreement, with its digest for people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Agreement")]
 pub struct SaidAgreement {
     pub digest: String,
     #[serde(flatten)]
@@ -56,13 +52,11 @@ pub struct SaidAgreement {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub level: Level,
-    /// a code of the doctor's table
     pub code: String,
     /// its subject, if its text has a figure that changes by the hour, such as an age
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub text: String,
-    /// why it matters; of what is good nothing is said
     #[serde(default, skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub why: Option<String>,
     #[serde(
@@ -80,7 +74,6 @@ pub enum Level {
     Ok,
     /// worth knowing: it may be meant so, or it is not known
     Note,
-    /// to be put right
     Warn,
     /// this node is worse than its kind
     #[serde(alias = "wrong")]
@@ -100,20 +93,17 @@ impl fmt::Display for Level {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct NumaNode")]
 pub struct NumaReport {
     pub node: u32,
     pub cpus: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Gpu")]
 pub struct GpuReport {
     /// its PCI function; `null` if its description has none
     pub address: Option<String>,
     /// the driver's name for it, else PCI vendor and device
     pub model: Option<String>,
-    /// its number among the partitions of its function
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,9 +118,7 @@ pub struct GpuReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Nic")]
 pub struct NicReport {
-    /// the device's name, such as `mlx5_0`
     pub name: String,
     /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
     pub kind: String,
@@ -153,7 +141,6 @@ pub struct NicReport {
 
 /// A PCIe link as its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Link")]
 pub struct LinkReport {
     /// the present speed, such as `32.0 GT/s`; a GPU that idles slows it down
     pub speed: String,
@@ -161,12 +148,10 @@ pub struct LinkReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct Port")]
 pub struct PortReport {
     pub number: u8,
     /// `active`, `down`, `init`, `armed`, `unknown`
     pub state: String,
-    /// Mbit/s
     pub rate_mbps: Option<u64>,
     pub link_layer: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,13 +167,10 @@ pub struct PortReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(expecting = "struct Neighbour")]
 pub struct NeighbourReport {
     /// the switch's name, else its id
     pub switch: String,
-    /// its chassis id
     pub id: String,
-    /// the port, as the switch calls it
     pub port: String,
 }
 

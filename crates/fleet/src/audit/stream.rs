@@ -77,7 +77,6 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
 #[derive(Default)]
 struct Splitter {
     line: u64,
-    /// by the label of `srun -l`
     open: BTreeMap<Option<u64>, OpenDocument>,
     held: usize,
     labelled: bool,
@@ -232,16 +231,11 @@ mod tests {
     fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, &'static str>)> {
         let mut found = Vec::new();
         let mut take = |(line, piece): StreamPiece<'_>| {
-            found.push((
-                line,
-                piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()),
-            ));
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            found.push((line, piece.map(text)));
         };
-        read(
-            io::BufReader::with_capacity(at_once, stream.as_bytes()),
-            &mut take,
-        )
-        .unwrap();
+        let stream = io::BufReader::with_capacity(at_once, stream.as_bytes());
+        read(stream, &mut take).unwrap();
         found
     }
 
@@ -264,63 +258,42 @@ mod tests {
 
     #[test]
     fn a_document_that_is_cut_short_costs_no_other() {
-        assert_eq!(
-            pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3),
-            [
-                (1, Err(CUT_SHORT)),
-                good(3, "{\"b\": 1}"),
-                (4, Err(CUT_SHORT))
-            ]
-        );
+        let cut = |line| (line, Err(CUT_SHORT));
+        let found = pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3);
+        assert_eq!(found, [cut(1), good(3, "{\"b\": 1}"), cut(4)]);
     }
 
     #[test]
     fn text_between_documents_is_told_once_and_passed_over() {
-        assert_eq!(
-            pieces("srun: error: x\nmore of it\n{}\n}\n[]\n{}\n", 100),
-            [
-                (1, Err(NO_DOCUMENT)),
-                good(3, "{}"),
-                (4, Err(NO_DOCUMENT)),
-                good(6, "{}")
-            ]
-        );
+        let none = |line| (line, Err(NO_DOCUMENT));
+        let found = pieces("srun: error: x\nmore of it\n{}\n}\n[]\n{}\n", 100);
+        assert_eq!(found, [none(1), good(3, "{}"), none(4), good(6, "{}")]);
     }
 
     #[test]
     fn lines_that_srun_labelled_are_put_together_by_their_task() {
         let stream = " 0: {\n10: {\n 0:  \"a\": 1\n10:  \"b\": 2\n 0: }\n10: }\n";
-        assert_eq!(
-            pieces(stream, 5),
-            [good(1, "{\n \"a\": 1\n}"), good(2, "{\n \"b\": 2\n}")]
-        );
+        let wanted = [good(1, "{\n \"a\": 1\n}"), good(2, "{\n \"b\": 2\n}")];
+        assert_eq!(pieces(stream, 5), wanted);
     }
 
     #[test]
     fn what_is_too_long_or_too_deep_is_not_kept() {
-        assert!(
-            TOO_LONG.contains(&MAX_DOCUMENT.to_string())
-                && TOO_DEEP.contains(&MAX_DEPTH.to_string())
-        );
+        assert!(TOO_LONG.contains(&MAX_DOCUMENT.to_string()));
+        assert!(TOO_DEEP.contains(&MAX_DEPTH.to_string()));
         let long = format!("{{\"a\": \"{}\"}}\n{{}}\n", "x".repeat(MAX_DOCUMENT));
         assert_eq!(pieces(&long, 4096), [(1, Err(TOO_LONG)), good(2, "{}")]);
-        let lines = format!(
-            "{{\n{}}}\n{{}}\n",
-            " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16)
-        );
-        assert_eq!(pieces(&lines, 4096)[0], (1, Err(TOO_LONG)));
-        assert_eq!(pieces(&lines, 4096).len(), 2);
+        let lines = " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16);
+        let found = pieces(&format!("{{\n{lines}}}\n{{}}\n"), 4096);
+        assert_eq!((&found[0], found.len()), (&(1, Err(TOO_LONG)), 2));
         let deep = format!("{{\"a\":{}\n{{}}\n", "[".repeat(MAX_DEPTH));
         assert_eq!(pieces(&deep, 100), [(1, Err(TOO_DEEP)), good(2, "{}")]);
+        let half = "x".repeat(MAX_DOCUMENT / 2);
         let many: String = (0..100)
-            .map(|task| format!("{task}: {{\"{}\n", "x".repeat(MAX_DOCUMENT / 2)))
+            .map(|task| format!("{task}: {{\"{half}\n"))
             .collect();
-        assert!(
-            pieces(&many, 65536)
-                .iter()
-                .filter(|piece| piece.1 == Err(TOO_MANY_OPEN))
-                .count()
-                > 30
-        );
+        let many = pieces(&many, 65536);
+        let open = many.iter().filter(|piece| piece.1 == Err(TOO_MANY_OPEN));
+        assert!(open.count() > 30);
     }
 }

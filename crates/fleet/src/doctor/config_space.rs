@@ -4,14 +4,12 @@
 
 use std::iter::successors;
 
-/// Bytes of it, with the extended part.
 pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ConfigSpace {
-    /// the PCIe capability's device control register
     pub(crate) device_control: Option<u16>,
     pub(crate) acs: Option<u16>,
     pub(crate) ats: Option<u16>,

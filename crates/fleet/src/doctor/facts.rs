@@ -21,10 +21,8 @@ pub struct HostFacts {
     pub(crate) memory_peers: BTreeSet<String>,
     pub(crate) nvidia: Option<String>,
     pub(crate) machine: Option<Machine>,
-    /// GPUs, NICs and the bridges above them
     pub(crate) functions: BTreeMap<PciAddress, Function>,
     pub(crate) nics: BTreeMap<String, NicFacts>,
-    pub(crate) has_verbs: bool,
     pub(crate) has_mads: bool,
     /// interfaces whose LLDP agent hears a switch; `None` where none was asked
     pub heard: Option<BTreeSet<String>>,
@@ -40,7 +38,6 @@ pub(crate) struct Machine {
     pub(crate) is_a_clouds: bool,
     /// devices of the model that the node lacks; true: the bus has a function at that address
     pub(crate) missing: Vec<(Missing, bool)>,
-    /// the number of GPUs in machines of this product
     pub(crate) gpus: Option<usize>,
 }
 
@@ -57,7 +54,6 @@ pub(crate) struct Function {
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) mads: usize,
-    /// the calling user's access to its device node, if it was tried
     pub(crate) access: Option<DeviceAccess>,
 }
 
@@ -80,7 +76,6 @@ pub(crate) enum DeviceAccess {
     Absent,
 }
 
-/// The process that asks for the check.
 #[derive(Default)]
 pub struct Caller {
     pub is_root: bool,
@@ -96,16 +91,13 @@ pub struct Caller {
 pub struct Installation {
     /// the release that Slurm's programs print; the inner `None` if none prints one
     pub slurm: Option<Option<String>>,
-    /// `None` where it was not looked for
     pub plugstack: Option<Plugstack>,
-    /// faults of the plugin's arguments and of the configuration file
     pub words: Vec<Diagnostic>,
     /// why no step is placed here; `true` where the configuration file is refused, `false` where
     /// the admin disabled it
     pub off: Option<(String, bool)>,
     /// the placement of steps that do not ask; `None` if no line loads the plugin
     pub unasked: Option<Unasked>,
-    /// why the admin's description of the node cannot be used
     pub no_node: Option<String>,
     /// the node file's use in a step; `None` if it was not looked for
     pub node_file: Option<(String, NodeFileState)>,
@@ -123,7 +115,6 @@ pub struct Unasked {
 }
 
 impl Unasked {
-    /// The words without their place, to be compared with other nodes.
     pub fn text(&self) -> String {
         let said: Vec<&str> = self
             .said
@@ -149,7 +140,6 @@ pub struct Plugstack {
     pub packaged: Option<(String, String)>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub unmatched: Vec<(String, String)>,
-    /// true for the copy that a configless slurmd was sent
     pub is_sent: bool,
     /// true if such a copy is not read, since /etc/slurm/slurm.conf is there
     pub is_shadowed: bool,

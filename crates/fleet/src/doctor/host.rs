@@ -169,7 +169,6 @@ pub fn port_range(subject: &Examined) -> Verdicts {
     }]
 }
 
-/// True with a NIC of the kind that libraries register memory with.
 fn has_verbs(subject: &Examined) -> bool {
     subject.plan.map.rails.iter().any(|rail| {
         matches!(

@@ -56,7 +56,6 @@ pub fn nic_broken(subject: &Examined) -> Verdicts {
     or_ok(broken, (!map.rails.is_empty()).then(good))
 }
 
-/// Ports that came up at less than others of their device.
 pub fn nic_slower(subject: &Examined) -> Verdicts {
     subject
         .plan
@@ -72,10 +71,8 @@ pub fn nic_slower(subject: &Examined) -> Verdicts {
         .collect()
 }
 
-/// PCI device, number of ports and purpose, alike on sibling cards.
 type Kind = (Option<u16>, usize, Option<String>);
 
-/// A card: all functions of one device.
 #[derive(Default)]
 struct Card<'a> {
     kind: Kind,
@@ -195,7 +192,6 @@ fn with_interfaces<'a>(
         .collect()
 }
 
-/// Ports that say they are active and interfaces that say nothing passes.
 fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Verdicts {
     let down: Vec<_> = all
         .iter()
@@ -267,16 +263,14 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         .iter()
         .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some())
         .collect();
-    if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
-        return Vec::new();
-    }
-    if !facts.has_verbs {
-        return vec![warn(
-            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC",
-        )];
+    if nics.iter().all(|nic| nic.uverbs.is_none()) {
+        let text =
+            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
+        let is_told = facts.is_live && !nics.is_empty();
+        return Vec::from_iter(is_told.then(|| warn(text)));
     }
     let mut verdicts = Vec::new();
-    for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
+    for nic in nics.iter().filter(|nic| node.lacks_verbs(nic)) {
         verdicts.push(
             fail(format!(
                 "`{}` has no device node below /sys/class/infiniband_verbs, and others have",

@@ -21,7 +21,6 @@ pub struct GpuWithNic<'a> {
     pub path: PathType,
 }
 
-/// Every GPU with each NIC that it is given and that stands on the PCI bus.
 pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     let (node, map) = (&*subject.plan.node, &subject.plan.map);
     let mut pairs = Vec::new();
@@ -68,7 +67,6 @@ pub fn redirects(config: ConfigSpace) -> bool {
     })
 }
 
-/// The flags that are set, in the words of lspci.
 fn shown(acs: u16) -> String {
     [
         "SrcValid",
@@ -87,7 +85,6 @@ fn shown(acs: u16) -> String {
     .join(" ")
 }
 
-/// Pairs behind one switch, which are those that redirection slows down.
 fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs(subject)
         .into_iter()

@@ -11,7 +11,6 @@ pub(super) const PAGE: &str = include_str!("checks.txt");
 
 type Judge = fn(&Examined) -> Verdicts;
 
-/// The function of each check, in the order in which checks are printed.
 const JUDGES: [(&str, Judge); 34] = [
     (Check::RELEASE, installation::slurm),
     ("plugstack", installation::plugstack),
@@ -67,9 +66,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// The code of the check that asks Slurm's programs.
     pub const RELEASE: &str = "slurm";
-    /// The code of the check that asks the agent of LLDP.
     pub const NEIGHBOURS: &str = "lldp";
 
     fn new(code: &'static str, judge: Judge) -> Check {

@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// each of two cables is where the other belongs
     Exchanged,
     /// three or more NICs of a node are on each other's switches
     Reordered,
-    /// a cable is on another switch
     WrongSwitch,
     /// most nodes have a link there
     NoLink,
@@ -157,7 +155,6 @@ impl<'a> Faults<'a> {
     /// two; any such pair will do, since a switch's ports are alike.
     fn between_nodes(&mut self, rails: &Rails, mut left: Vec<Stray<'a>>) {
         for is_in_node in [true, false] {
-            // strays without their other half so far
             let mut open: BTreeMap<_, Vec<Stray>> = BTreeMap::new();
             for stray in left {
                 let node = is_in_node.then_some(stray.cable.node.name);
@@ -188,7 +185,6 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// A node's NICs in the order of the rails that they are on, for `rails=`.
 fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
     let Stray { kind, cable } = strays.first()?;
     let usual = &kind.rail_of;

@@ -21,21 +21,15 @@ pub enum CableLayout {
     RailOptimised,
     /// so many NICs of a node on each of several switches
     Grouped(usize),
-    /// all NICs of a node on one switch
     OneLeaf,
-    /// one NIC for each node
     OneNic,
-    /// no order that most nodes share
     NotRecognised,
-    /// the sources list no NICs
     NotTold,
 }
 
-/// Nodes with the same ports, or all but a few.
 pub struct CableKind<'a> {
     pub slots: Vec<PortKey>,
     pub nodes: Vec<&'a NodeCables<'a>>,
-    /// for each node its slots
     pub cables: Vec<SlotCable<'a>>,
     pub layout: CableLayout,
     /// of each slot; storage and management NICs have none
@@ -69,7 +63,6 @@ pub enum CablePlace<'a> {
     NoLink {
         belongs: Option<&'a str>,
     },
-    /// no link, as on most nodes
     Unused,
 }
 
@@ -82,7 +75,6 @@ impl<'a> SlotCable<'a> {
         }
     }
 
-    /// The switch that it belongs on, if that is another.
     pub fn belongs(&self) -> Option<&'a str> {
         match self.place {
             CablePlace::Elsewhere { belongs, .. } => Some(belongs),
@@ -93,7 +85,6 @@ impl<'a> SlotCable<'a> {
 }
 
 impl CableKind<'_> {
-    /// The NIC's name, with the port where the NIC has several.
     pub fn nic(&self, slot: usize) -> String {
         let (nic, port) = &self.slots[slot];
         let ports = self.slots.iter().filter(|(other, _)| other == nic).count();
@@ -118,7 +109,6 @@ impl CableKind<'_> {
     }
 }
 
-/// The kinds of nodes, the weightiest first: many nodes with many NICs.
 fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<&NodeCables>> = BTreeMap::new();
     for node in nodes {
@@ -127,7 +117,6 @@ fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     }
     let mut common = Vec::from_iter(sets);
     common.sort_by_key(|(set, nodes)| (usize::MAX - nodes.len(), usize::MAX - set.len()));
-    // with the number of nodes that have all ports
     let mut kinds: Vec<(BTreeSet<&PortKey>, Vec<&NodeCables>, usize)> = Vec::new();
     for (set, members) in common {
         let lacks_few = |(of, _, whole): &&mut (BTreeSet<&PortKey>, _, usize)| {
@@ -232,7 +221,6 @@ impl Rails<'_> {
     }
 }
 
-/// Slots that share switches, with these switches.
 type Classes<'a> = BTreeMap<Vec<usize>, BTreeSet<&'a str>>;
 
 /// Numbers the rails in the NICs' order of the weightiest kind; switches keep their number for the others.

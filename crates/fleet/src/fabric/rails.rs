@@ -5,7 +5,7 @@
 
 use super::cabling::{Cabling, SwitchPort};
 use super::faults::{CableFault, Faults};
-use super::kinds::{CableKind, CableLayout, CablePlace, Rails, rails};
+use super::kinds::{CableLayout, CablePlace, Rails, rails};
 use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
 use crate::audit::report::to_json;
@@ -29,13 +29,10 @@ pub struct FabricRails {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
-    /// its NICs on most nodes
     pub nics: Vec<String>,
     /// its switches: one for each group of nodes
     pub leaves: Vec<String>,
-    /// cables that are where they belong
     pub right: usize,
-    /// ports that belong to it
     pub ports: usize,
 }
 
@@ -43,20 +40,15 @@ pub struct CabledRail {
 #[serde(rename_all = "kebab-case")]
 pub enum RailReach {
     NoRails,
-    /// switches connect all rails
     Together,
-    /// no switch connects two rails
     Isolated,
-    /// groups of rails that switches connect
     Partly(Vec<Vec<usize>>),
-    /// no source lists the links between switches
     NotKnown,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct AdvisedLine {
     pub line: String,
-    /// when it is right
     pub why: String,
 }
 
@@ -64,7 +56,6 @@ pub struct AdvisedLine {
 pub struct CabledSwitch {
     pub switch: String,
     pub rail: Option<usize>,
-    /// as a list of Slurm's
     pub nodes: String,
 }
 
@@ -81,7 +72,6 @@ pub struct CabledPort {
     /// `null` without a link, and where the sources name several
     pub switch: Option<String>,
     pub switch_port: Option<String>,
-    /// the rail of that switch
     pub rail: Option<usize>,
     /// the switch that most nodes beside it have there, if it is another
     pub belongs: Option<String>,
@@ -122,7 +112,6 @@ impl FabricRails {
                 "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes",
             ));
         }
-        lines.extend(by_switches(&rails));
         lines.extend(by_kinds(&rails));
         match reach {
             RailReach::Isolated => lines.push(line(
@@ -152,7 +141,6 @@ impl FabricRails {
         }
     }
 
-    /// `unread` has the reasons for inputs that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
         /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
@@ -174,7 +162,6 @@ impl FabricRails {
     }
 }
 
-/// The name of each switch; where two have the same, with its key.
 fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> = reports
         .values()
@@ -329,18 +316,12 @@ fn line(line: String, why: &str) -> AdvisedLine {
     }
 }
 
-fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
+fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
+    let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
     rails
         .kinds
         .iter()
-        .filter(|kind| kind.layout == CableLayout::RailOptimised)
-}
-
-/// For nodes of another kind, if their NICs are on the rails' switches in another order.
-fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
-    let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
-    rail_optimised(rails)
-        .filter(|kind| kind.nodes.len() < most)
+        .filter(|kind| kind.layout == CableLayout::RailOptimised && kind.nodes.len() < most)
         .filter_map(|kind| {
             let rails = &kind.rail_of;
             let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
@@ -354,47 +335,6 @@ fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
             ))
         })
         .collect()
-}
-
-/// For all nodes, if the names of the rails' switches count otherwise than their NICs, and alike in each pod.
-fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
-    let kind = rail_optimised(rails).next()?;
-    let slots = kind.rail_of.iter().flatten().count();
-    // for each node its slots in the order of the switches' names; all nodes must agree
-    let mut orders: BTreeSet<Vec<usize>> = BTreeSet::new();
-    for row in kind.cables.chunks(kind.slots.len()) {
-        let mut on: Vec<(Vec<(String, u64)>, usize)> = Vec::new();
-        for cable in row
-            .iter()
-            .filter(|cable| kind.rail_of[cable.slot].is_some())
-        {
-            let CablePlace::Right { at } = cable.place else {
-                continue;
-            };
-            // a GUID or a MAC numbers no rails
-            if at.len() >= 12
-                && at
-                    .bytes()
-                    .all(|byte| byte.is_ascii_hexdigit() || b"x:".contains(&byte))
-            {
-                return None;
-            }
-            on.push((natural(at), cable.slot));
-        }
-        if on.len() == slots {
-            on.sort_unstable();
-            orders.insert(on.into_iter().map(|(_, slot)| slot).collect());
-        }
-    }
-    let slots = orders
-        .pop_first()
-        .filter(|slots| orders.is_empty() && !slots.is_sorted())?;
-    let order = kind.order(slots.into_iter().enumerate().collect(), &kind.nodes)?;
-    Some(line(
-        format!("rails={order}"),
-        "only if rails are to be numbered as their switches are named, for the policy `rail`; most nodes have their NICs \
-        in another order",
-    ))
 }
 
 /// Subject in the report, attribute, value.

@@ -15,35 +15,27 @@ pub struct Probe {
     pub local_id: Option<u32>,
     pub rank: Option<u32>,
     pub drivers: Vec<ProbedDriver>,
-    /// the GPUs of its marker
     pub taken: Option<Vec<PciAddress>>,
     /// the NICs of its marker, as `mlx5_0:1`
     pub nics: Vec<String>,
-    /// the CPUs that the kernel lets it use
     pub cpus: Option<CpuSet>,
-    /// the CPUs of its marker
     pub set_cpus: Option<CpuSet>,
     /// its memory policy: `default`, `prefer:NODES`, `bind:NODES` or `other`
     pub memory: Option<String>,
-    /// of its first CUDA device
     pub copies: Option<CopyRates>,
-    /// reasons for absent copies
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDriver {
-    /// `cuda` or `hip`
     pub name: String,
     pub version: Option<i32>,
-    /// in the driver's order
     pub devices: Vec<ProbedDevice>,
     pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDevice {
-    /// as the driver writes it
     pub address: String,
     pub uuid: Option<String>,
     pub name: Option<String>,
@@ -55,7 +47,6 @@ pub struct CopyRates {
     pub to_host_mb_s: f64,
 }
 
-/// A task's GPUs by the driver, beside those that the plugin took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     Agrees,
@@ -65,9 +56,7 @@ pub enum Identity {
         driver: Vec<PciAddress>,
         taken: Vec<PciAddress>,
     },
-    /// no driver is there, or none answers: the reason
     NotTried(String),
-    /// the task has no marker
     NotPlaced,
 }
 
@@ -77,7 +66,6 @@ impl Probe {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads one line; `None` for another text or version.
     pub fn from_json(line: &str) -> Option<Probe> {
         let probe: Probe = serde_json::from_str(line).ok()?;
         (probe.format == FORMAT && probe.version == VERSION).then_some(probe)
@@ -171,10 +159,8 @@ mod tests {
     }
 
     fn parsed(addresses: &[&str]) -> Vec<PciAddress> {
-        addresses
-            .iter()
-            .map(|address| address.parse().unwrap())
-            .collect()
+        let addresses = addresses.iter();
+        addresses.map(|address| address.parse().unwrap()).collect()
     }
 
     fn probe(drivers: &[ProbedDriver], taken: Option<&[&str]>) -> Probe {
@@ -197,9 +183,16 @@ mod tests {
     const A: &str = "0000:1b:00.0";
     const B: &str = "0000:2b:00.0";
 
+    /// What drivers show of their GPUs, `!` where one failed, and what the task was given.
     #[track_caller]
-    fn judged(drivers: &[ProbedDriver], taken: Option<&[&str]>, expected: Identity) {
-        assert_eq!(judge(&probe(drivers, taken)), expected);
+    fn judged(drivers: &[&[&str]], taken: Option<&[&str]>, expected: Identity) {
+        let drivers = drivers.iter().zip(["cuda", "hip"]);
+        let driver = |(addresses, name): (&&[&str], &str)| match addresses {
+            ["!"] => failed(name),
+            addresses => driver(name, addresses),
+        };
+        let drivers: Vec<ProbedDriver> = drivers.map(driver).collect();
+        assert_eq!(judge(&probe(&drivers, taken)), expected);
     }
 
     fn differs(driver: &[&str], taken: &[&str]) -> Identity {
@@ -215,92 +208,44 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_and_not_their_spellings() {
-        judged(
-            &[driver("cuda", &["00000000:1B:00.0", B])],
-            Some(&[A, B]),
-            Identity::Agrees,
-        );
-        judged(&[driver("cuda", &[B, A])], Some(&[A, B]), Identity::Order);
-        judged(&[driver("cuda", &[B])], Some(&[A]), differs(&[B], &[A]));
-        judged(&[driver("cuda", &["gpu"])], Some(&[A]), {
-            let why = "gpu".parse::<PciAddress>().unwrap_err();
-            not_tried(&format!("cuda: {why}"))
-        });
+        let odd = &["00000000:1B:00.0", B];
+        judged(&[odd], Some(&[A, B]), Identity::Agrees);
+        judged(&[&[B, A]], Some(&[A, B]), Identity::Order);
+        judged(&[&[B]], Some(&[A]), differs(&[B], &[A]));
+        let why = "gpu".parse::<PciAddress>().unwrap_err();
+        judged(&[&["gpu"]], Some(&[A]), not_tried(&format!("cuda: {why}")));
     }
 
     #[test]
     fn parts_of_a_gpu_are_one_gpu() {
-        judged(&[driver("cuda", &[A])], Some(&[A, A]), Identity::Agrees);
-        judged(
-            &[driver("hip", &[A, "0000:1b:00.1"])],
-            Some(&[A]),
-            Identity::Agrees,
-        );
-        judged(
-            &[driver("cuda", &[A, "0000:1b:00.1"])],
-            Some(&[A]),
-            differs(&[A, "0000:1b:00.1"], &[A]),
-        );
-    }
-
-    #[test]
-    fn a_driver_that_shows_no_gpu_differs_and_a_task_without_gpus_agrees_with_it() {
-        judged(&[driver("cuda", &[])], Some(&[A]), differs(&[], &[A]));
-        judged(&[driver("cuda", &[])], Some(&[]), Identity::Agrees);
+        let parts = &[A, "0000:1b:00.1"];
+        judged(&[&[A]], Some(&[A, A]), Identity::Agrees);
+        judged(&[&["!"], parts], Some(&[A]), Identity::Agrees);
+        judged(&[parts], Some(&[A]), differs(parts, &[A]));
     }
 
     #[test]
     fn the_driver_that_agrees_most_counts_and_one_that_failed_may_be_the_task_s() {
-        judged(
-            &[driver("hip", &[]), driver("other", &[B, A])],
-            Some(&[A, B]),
-            Identity::Order,
-        );
-        judged(
-            &[driver("hip", &[]), driver("other", &[B])],
-            Some(&[A]),
-            differs(&[B], &[A]),
-        );
-        judged(
-            &[failed("cuda"), driver("other", &[B])],
-            Some(&[A]),
-            not_tried("cuda: `init` answered 3"),
-        );
-        judged(
-            &[failed("cuda"), driver("other", &[A])],
-            Some(&[A]),
-            Identity::Agrees,
-        );
-        judged(
-            &[driver("cuda", &[A, B]), failed("hip")],
-            Some(&[A]),
-            differs(&[A, B], &[A]),
-        );
-    }
-
-    #[test]
-    fn without_a_driver_or_a_marker_nothing_was_tried() {
+        judged(&[&[]], Some(&[A]), differs(&[], &[A]));
+        judged(&[&[]], Some(&[]), Identity::Agrees);
+        judged(&[&[], &[B, A]], Some(&[A, B]), Identity::Order);
+        judged(&[&[], &[B]], Some(&[A]), differs(&[B], &[A]));
+        let why = "cuda: `init` answered 3";
+        judged(&[&["!"], &[B]], Some(&[A]), not_tried(why));
+        judged(&[&["!"], &[A]], Some(&[A]), Identity::Agrees);
+        judged(&[&[A, B], &["!"]], Some(&[A]), differs(&[A, B], &[A]));
+        let why = "cuda: `init` answered 3; hip: `init` answered 3";
+        judged(&[&["!"], &["!"]], Some(&[A]), not_tried(why));
         judged(&[], Some(&[A]), not_tried("no driver was asked"));
-        judged(&[failed("cuda"), failed("hip")], Some(&[A]), {
-            not_tried("cuda: `init` answered 3; hip: `init` answered 3")
-        });
-        judged(&[driver("cuda", &[A])], None, Identity::NotPlaced);
+        judged(&[&[A]], None, Identity::NotPlaced);
     }
 
     #[test]
     fn a_line_is_read_back_and_another_version_is_none() {
-        let probe = probe(&[driver("cuda", &[A]), failed("hip")], Some(&[A]));
+        let mut probe = probe(&[driver("cuda", &[A]), failed("hip")], Some(&[A]));
         assert_eq!(Probe::from_json(&probe.to_json()), Some(probe.clone()));
-        assert_eq!(
-            Probe::from_json(
-                &Probe {
-                    version: 2,
-                    ..probe
-                }
-                .to_json()
-            ),
-            None
-        );
+        probe.version = 2;
+        assert_eq!(Probe::from_json(&probe.to_json()), None);
         assert_eq!(Probe::from_json("{}"), None);
     }
 }

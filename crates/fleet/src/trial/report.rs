@@ -11,7 +11,6 @@ pub const VERSION: u32 = 1;
 pub struct TrialReport {
     pub format: String,
     pub version: u32,
-    /// GPUs and NICs by model and count
     pub machine: String,
     pub nodes: usize,
     /// by program: nic-placement, the kernel, Slurm, drivers and libraries
@@ -24,27 +23,21 @@ pub struct TrialReport {
     pub played: bool,
 }
 
-/// A way to start tasks, and the GPUs that the driver gave them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedWay {
-    /// the command, without the program
     pub command: String,
     pub not_tried: Option<String>,
     pub tasks: usize,
     /// tasks whose GPUs we took for those that the driver named
     pub agree: usize,
-    /// ... with another order
     pub other_order: usize,
-    /// the first few of the others
     pub differ: Vec<String>,
-    /// tasks without a driver's answer, by the reason
     pub unasked: BTreeMap<String, usize>,
     /// tasks that were bound, and have these CPUs
     pub bound: usize,
     pub bound_elsewhere: usize,
     /// tasks that run on the NUMA nodes of their GPUs alone, where these are known
     pub near: Near,
-    /// the same without placement
     pub near_without: Near,
     pub memory: BTreeMap<String, usize>,
 }
@@ -83,7 +76,6 @@ pub struct Middle {
     pub interval: Option<(f64, f64)>,
 }
 
-/// `None` without figures.
 pub fn middle(figures: impl IntoIterator<Item = f64>) -> Option<Middle> {
     let mut sorted = Vec::from_iter(figures);
     sorted.sort_by(f64::total_cmp);
@@ -100,7 +92,6 @@ pub fn middle(figures: impl IntoIterator<Item = f64>) -> Option<Middle> {
 }
 
 impl Effect {
-    /// The figure of a side in percent of the near side's, pair by pair.
     pub fn against_near(&self, side: &str) -> Option<Middle> {
         let (near, other) = (self.figures.get("near")?, self.figures.get(side)?);
         middle(
@@ -132,7 +123,6 @@ impl Effect {
     }
 }
 
-/// Reads a report; the error says why a text is none.
 pub fn read(text: &[u8]) -> Result<TrialReport, String> {
     let report: TrialReport =
         serde_json::from_slice(text).map_err(|error| format!("no report of a trial: {error}"))?;
@@ -143,7 +133,6 @@ pub fn read(text: &[u8]) -> Result<TrialReport, String> {
     }
 }
 
-/// The reasons why a report that was sent in cannot be taken.
 pub fn faults(report: &TrialReport) -> Vec<String> {
     let is_nothing = report
         .witnesses
@@ -167,30 +156,7 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
     .collect()
 }
 
-pub const HEADING: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
-                           |---|---|---|---|---|\n";
-
 impl TrialReport {
-    pub fn row(&self) -> String {
-        let tried = self
-            .witnesses
-            .iter()
-            .filter(|witness| witness.not_tried.is_none());
-        let agree = tried.clone().filter(|witness| witness.agrees()).count();
-        let sum = |of: fn(&TriedWay) -> usize| self.ways.iter().map(of).sum::<usize>();
-        let far = |effect: &Effect| {
-            let far = effect.against_near("far")?;
-            Some(format!("{} {:.0} %", cell(&effect.program), far.median))
-        };
-        row([
-            cell(&self.machine),
-            joined(self.releases.values().map(|release| cell(release)), ", "),
-            format!("{agree} of {}", tried.count()),
-            format!("{} of {}", sum(|way| way.agree), sum(TriedWay::judged)),
-            joined(self.effects.iter().filter_map(far), ", "),
-        ])
-    }
-
     pub fn to_json(&self) -> String {
         // its maps have texts as keys: it cannot fail
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
@@ -255,8 +221,7 @@ impl TrialReport {
 }
 
 impl TriedWay {
-    /// Tasks whose GPUs a driver named.
-    fn judged(&self) -> usize {
+    pub fn judged(&self) -> usize {
         self.tasks.saturating_sub(self.unasked.values().sum())
     }
 
@@ -299,7 +264,6 @@ fn untried(name: &str, why: &str, cells: usize) -> String {
     )
 }
 
-/// Foreign text in a cell of a table.
 fn cell(text: &str) -> String {
     let text: String = text
         .chars()

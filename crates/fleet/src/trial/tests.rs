@@ -11,10 +11,16 @@ fn dgx() -> Topology {
 }
 
 fn told(differences: &[Disagreement]) -> Vec<String> {
-    differences
-        .iter()
-        .map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs))
+    let all = differences.iter();
+    all.map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs))
         .collect()
+}
+
+/// One of these begins and ends so.
+#[track_caller]
+fn has(told: &[String], start: &str, end: &str) {
+    let is_it = |one: &String| one.starts_with(start) && one.ends_with(end);
+    assert!(told.iter().any(is_it), "{told:?}");
 }
 
 #[test]
@@ -32,55 +38,38 @@ fn each_thing_that_another_program_says_otherwise_is_told() {
     let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
     theirs.stated_paths.insert((gpu, nic), PathType::Sys);
     let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
-    let [one] = &told(&differences)[..] else {
-        panic!("{differences:?}")
-    };
-    assert!(
-        one.starts_with("GPU 3 to mlx5_0: ") && one.ends_with("/ SYS"),
-        "{one}"
-    );
+    assert_eq!(differences.len(), 1);
+    has(&told(&differences), "GPU 3 to mlx5_0: ", "/ SYS");
     theirs.gpus.pop();
     theirs.nics.pop();
     let (_, differences) = compare(&ours, &theirs, GpusBy::Position);
     let told = told(&differences);
-    assert!(told.contains(&"GPUs: 8 / 7".to_string()), "{told:?}");
-    assert!(
-        told.iter().any(|told| told.starts_with("NICs: ")),
-        "{told:?}"
-    );
-    assert!(
-        told.iter()
-            .any(|told| told.starts_with("GPU 7: ") && told.ends_with("/ none")),
-        "{told:?}"
-    );
+    has(&told, "GPUs: 8 / 7", "");
+    has(&told, "NICs: ", "");
+    has(&told, "GPU 7: ", "/ none");
 }
 
 #[test]
 fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
     let (ours, mut theirs) = (dgx(), dgx());
-    let gpus: Vec<_> = ours.gpus.iter().map(|gpu| gpu.address).collect();
-    let nics: Vec<_> = ours.nics.iter().filter_map(|nic| nic.address).collect();
-    for (gpu, nic) in gpus
-        .iter()
-        .flat_map(|gpu| nics.iter().map(|nic| (*gpu, *nic)))
-    {
-        if theirs.path_type(gpu, nic) == PathType::Node {
-            theirs.stated_paths.insert((gpu, nic), PathType::Phb);
+    for gpu in &ours.gpus {
+        for nic in ours.nics.iter().filter_map(|nic| nic.address) {
+            if theirs.path_type(gpu.address, nic) == PathType::Node {
+                theirs
+                    .stated_paths
+                    .insert((gpu.address, nic), PathType::Phb);
+            }
         }
     }
     theirs.nics.pop();
     let (compared, differences) = compare(&ours, &theirs, GpusBy::Nccl);
     assert_eq!((told(&differences), compared), (Vec::new(), 1 + 8 + 8 * 13));
     let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
-    let told = told(&differences);
-    assert!(
-        told.contains(&"GPU 0 to mlx5_3: NODE / PHB".to_string()),
-        "{told:?}"
-    );
+    has(&told(&differences), "GPU 0 to mlx5_3: NODE / PHB", "");
     let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
     theirs.stated_paths.insert((gpu, nic), PathType::Sys);
     let (_, differences) = compare(&ours, &theirs, GpusBy::Nccl);
-    assert_eq!(self::told(&differences), ["GPU 3 to mlx5_0: PHB / SYS"]);
+    assert_eq!(told(&differences), ["GPU 3 to mlx5_0: PHB / SYS"]);
 }
 
 #[test]
@@ -102,10 +91,8 @@ fn the_ports_of_rdma_link_are_compared_by_state_and_interface() {
         format!("{one}:1's interface: ib0 / ib7"),
     ];
     assert_eq!(told(&differences), expected);
-    let (_, differences) = rdma_link(
-        &ours,
-        "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n",
-    );
+    let soft = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n";
+    let (_, differences) = rdma_link(&ours, soft);
     let expected = [
         format!("{one}:1: a port / none"),
         format!("{other}:1: a port / none"),
@@ -128,10 +115,8 @@ fn the_gpus_of_nvidia_smi_are_compared_by_address_and_minor_and_no_uuid_is_told(
     let told = told(&differences);
     assert_eq!(compared, 5);
     assert_eq!(told.len(), 3, "{told:?}");
-    assert!(
-        told[0].ends_with("UUID: the same / another") && told[1].ends_with("minor: 0 / 6"),
-        "{told:?}"
-    );
+    has(&told[..1], "", "UUID: the same / another");
+    has(&told[1..], "", "minor: 0 / 6");
     assert_eq!(told[2], "00000000:99:00.0: none / 00000000:99:00.0");
 }
 
@@ -149,6 +134,7 @@ fn report() -> TrialReport {
         ("near".to_string(), [(1, 50.0), (2, 40.0)].into()),
         ("far".to_string(), [(1, 25.0), (2, 30.0)].into()),
     ]);
+    let bytes = [("mlx5_0:1".to_string(), 1_500_000_000)].into();
     TrialReport {
         format: FORMAT.to_string(),
         version: VERSION,
@@ -173,11 +159,7 @@ fn report() -> TrialReport {
             program: "ib_write_bw".to_string(),
             unit: "Gb/s".to_string(),
             figures,
-            bytes: [(
-                "near".to_string(),
-                [("mlx5_0:1".to_string(), 1_500_000_000)].into(),
-            )]
-            .into(),
+            bytes: [("near".to_string(), bytes)].into(),
             not_tried: None,
         }],
         played: false,
@@ -193,11 +175,9 @@ fn rounds_are_compared_with_each_other_where_both_sides_have_a_figure() {
         figures,
         ..Effect::default()
     };
-    assert_eq!(
-        effect.against_near("far").map(|of| of.median),
-        Some(37.5),
-        "of 50 and 25 percent"
-    );
+    // of 50 and 25 percent
+    let against = effect.against_near("far").map(|of| of.median);
+    assert_eq!(against, Some(37.5));
 }
 
 #[test]
@@ -212,18 +192,9 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
         "| ib_write_bw | 45.0 | - | 27.5 (62 %) | Gb/s |",
         "| ib_write_bw | near | mlx5_0:1 1500.0 |",
     ] {
-        assert!(
-            page.lines().any(|other| other == line),
-            "{line} is not in\n{page}"
-        );
+        let mut lines = page.lines();
+        assert!(lines.any(|other| other == line), "{line}: {page}");
     }
-    assert!(
-        report()
-            .row()
-            .ends_with("| 1 of 1 | 7 of 8 | ib_write_bw 62 % |\n"),
-        "{}",
-        report().row()
-    );
 }
 
 #[test]
@@ -234,12 +205,7 @@ fn tasks_whose_gpus_differ_are_counted_also_where_they_are_not_told() {
         unasked: [("no driver".to_string(), 3)].into(),
         ..TriedWay::default()
     };
-    let row = TrialReport {
-        ways: vec![way],
-        ..report()
-    }
-    .row();
-    assert!(row.contains("| 1 of 61 |"), "{row}");
+    assert_eq!(way.judged(), 61);
 }
 
 #[test]
@@ -248,55 +214,38 @@ fn a_report_that_cannot_be_taken_is_told_why() {
     assert_eq!(faults(&good), Vec::<String>::new());
     assert_eq!(read(good.to_json().as_bytes()), Ok(good.clone()));
     let newer = good.to_json().replace("\"version\": 1", "\"version\": 2");
-    assert_eq!(
-        read(newer.as_bytes()).unwrap_err(),
-        "version 2 of the report: expected 1"
-    );
-    assert!(read(b"{}").unwrap_err().starts_with("no report of a trial"));
-    let fault = |report: TrialReport| faults(&report).join("; ");
-    assert!(
-        fault(TrialReport {
-            played: true,
-            ..good.clone()
-        })
-        .contains("played")
-    );
-    let nothing = TrialReport {
-        witnesses: Vec::new(),
-        ways: Vec::new(),
-        ..good.clone()
+    for (text, why) in [
+        (&*newer, "version 2 of the report"),
+        ("{}", "no report of a trial"),
+    ] {
+        assert!(read(text.as_bytes()).unwrap_err().starts_with(why));
+    }
+    let fault = |change: &dyn Fn(&mut TrialReport), word: &str| {
+        let mut report = good.clone();
+        change(&mut report);
+        assert!(faults(&report).join("; ").contains(word), "{word}");
     };
-    assert!(fault(nothing).contains("nothing was compared"));
-    let uuid = "x GPU-1a2b3c4d-0000-0000-0000-000000000000!".to_string();
-    assert!(
-        fault(TrialReport {
-            machine: uuid,
-            ..good
-        })
-        .contains("UUID")
-    );
+    fault(&|of| of.played = true, "played");
+    let nothing = |of: &mut TrialReport| {
+        of.witnesses.clear();
+        of.ways.clear();
+    };
+    fault(&nothing, "nothing was compared");
+    let uuid = "x GPU-1a2b3c4d-0000-0000-0000-000000000000!";
+    fault(&|of| of.machine = uuid.to_string(), "UUID");
 }
 
 #[test]
 fn foreign_text_breaks_no_cell() {
     let hostile = "a|b\n<script>\u{1b}[2J".to_string();
-    let page = TrialReport {
-        machine: hostile.clone(),
-        ..report()
-    }
-    .to_markdown();
-    assert!(page.starts_with("# Trial: a\\|b&lt;script>[2J\n"), "{page}");
     let way = TriedWay {
-        not_tried: Some(hostile),
+        not_tried: Some(hostile.clone()),
         ..TriedWay::default()
     };
-    let page = TrialReport {
-        ways: vec![way],
-        ..report()
-    }
-    .to_markdown();
-    assert!(
-        page.contains("| `` | not tried: a\\|b&lt;script>[2J |"),
-        "{page}"
-    );
+    let mut report = report();
+    (report.machine, report.ways) = (hostile, vec![way]);
+    let page = report.to_markdown();
+    let escaped = "a\\|b&lt;script>[2J";
+    assert!(page.starts_with(&format!("# Trial: {escaped}\n")), "{page}");
+    assert!(page.contains(&format!("| `` | not tried: {escaped} |")));
 }

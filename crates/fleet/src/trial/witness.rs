@@ -14,11 +14,8 @@ pub struct Disagreement {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
-    /// `nvidia-smi topo -m`
     pub program: String,
-    /// the reason why nothing was compared
     pub not_tried: Option<String>,
-    /// facts that both state
     pub compared: usize,
     pub differences: Vec<Disagreement>,
 }
@@ -47,7 +44,6 @@ impl Witness {
     }
 }
 
-/// The key by which the GPUs of two pictures are matched.
 #[derive(Clone, Copy, PartialEq)]
 pub enum GpusBy {
     Address,

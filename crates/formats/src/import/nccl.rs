@@ -32,26 +32,21 @@ use nic_placement_core::topology::{
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of a topology whose file has no usable name.
 const NAME: &str = "nccl";
 /// The first PCI domain of the invented host bridges, one for each `<cpu>`.
 const INVENTED_HOSTS: u32 = 0xfffe_0000;
 /// The first PCI domain of switches whose address another function also has.
 const INVENTED_SWITCHES: u32 = 0xfffd_0000;
-/// The first PCI domain of the invented downstream ports.
 const INVENTED_PORTS: u32 = 0xffff_0000;
 /// The most nested `<pci>`: each switch stands for two bridges, with one device below the last.
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
-/// The most unknown elements to report.
 const MAX_UNKNOWN: usize = 16;
-/// Further findings are only counted.
 const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
 
 type Element<'a> = Node<'a, 'a>;
 
-/// Reads a topology written by NCCL or RCCL, or for them by a cloud provider.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     let document = xml::parse(text)?;
     let root = document.root_element();
@@ -127,23 +122,18 @@ struct Reader<'a> {
     document: &'a Document<'a>,
     topology: Topology,
     diagnostics: Vec<Diagnostic>,
-    /// findings beyond the bound
     unsaid: usize,
     /// true if the file has something that only AMD has
     is_amd: bool,
     host: Option<&'a str>,
     /// where each `numaid` was seen, -1 for the unknown one
     cpus: BTreeMap<i64, usize>,
-    /// where each `busid` was seen
     addresses: BTreeMap<PciAddress, usize>,
     /// the `busid` of each `<pci>` that is no switch
     devices: BTreeSet<PciAddress>,
     functions: usize,
-    /// invented downstream ports
     ports: u32,
-    /// the NIC of each name, and where it was seen
     names: BTreeMap<DeviceName, (NicIndex, usize)>,
-    /// NICs of which the file has only the address
     nameless: Vec<PciAddress>,
     fused: Vec<device::Fused>,
     unknown: BTreeSet<String>,
@@ -255,7 +245,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
     fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
         let text = cpu.attribute("numaid");
         if text.is_none() {

@@ -28,7 +28,6 @@ use std::collections::BTreeSet;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
-/// The bus of the first invented NIC; GPUs have the buses below.
 const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one text: one bus each.
 const MAX_DEVICES: usize = 128;
@@ -151,7 +150,6 @@ fn invented(bus: u8) -> PciAddress {
     nth_bus(INVENTED_DOMAIN, bus.into())
 }
 
-/// A function below a host bridge of its own.
 fn alone(address: PciAddress) -> PciFunction {
     PciFunction::new(address, PciParent::Host(host_of(address)))
 }
@@ -160,12 +158,10 @@ fn gpu_number(label: &str) -> Option<u32> {
     number(label.strip_prefix("GPU")?)
 }
 
-/// True for the matrix's own word for a NIC, such as `NIC3`, which the legend explains.
 fn is_nic_number(label: &str) -> bool {
     label.strip_prefix("NIC").and_then(number).is_some()
 }
 
-/// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
     let shown = labels

@@ -102,7 +102,6 @@ fn count(text: &str) -> Result<()> {
 
 #[derive(Default)]
 struct Tag {
-    /// bytes, from `<` to `>`
     length: usize,
     /// quoted values, one for each attribute
     values: usize,
@@ -110,7 +109,6 @@ struct Tag {
     namespaces: usize,
     /// true if a `[` stands outside the values
     brackets: bool,
-    /// true if it ends with `/>`
     is_closed: bool,
 }
 
@@ -148,62 +146,49 @@ mod tests {
         parse(text).map(|_| ()).unwrap_err().to_string()
     }
 
+    fn many(count: usize, one: impl Fn(usize) -> String) -> String {
+        (0..count).map(one).collect()
+    }
+
+    fn attributes(count: usize) -> String {
+        many(count, |n| format!(" a{n}='1'"))
+    }
+
+    fn nested(count: usize) -> String {
+        "<a>".repeat(count) + &"</a>".repeat(count)
+    }
+
     #[test]
     fn what_a_parser_takes_seconds_for_is_refused_by_a_count() {
-        let levels = |count: usize| -> String {
-            (0..count)
-                .map(|n| format!("<o xmlns:n{n}=\"u\">"))
-                .collect()
-        };
-        assert_eq!(
-            refusal(&format!(
-                "<t>\n{}{}</t>",
-                levels(2_000),
-                "</o>".repeat(2_000)
-            )),
-            "line 2: declarations of namespaces: expected at most 16, and no topology needs one"
-        );
-        let attributes =
-            |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
-        assert_eq!(
-            refusal(&format!("<t>\n\n<o{}/></t>", attributes(60_000))),
-            "line 3: an element with 60000 attributes: expected at most 64"
-        );
-        let nested =
-            |count: usize| format!("<t>\n{}{}</t>", "<a>".repeat(count), "</a>".repeat(count));
-        assert_eq!(
-            refusal(&nested(100_000)),
-            "line 2: elements inside each other: expected at most 128"
-        );
+        let spaces = many(2_000, |n| format!("<o xmlns:n{n}=\"u\">")) + &"</o>".repeat(2_000);
+        for (inside, reason) in [
+            (format!("\n{spaces}"), "line 2: declarations of namespaces"),
+            (
+                format!("\n\n<o{}/>", attributes(60_000)),
+                "line 3: an element with 60000",
+            ),
+            (
+                format!("\n{}", nested(100_000)),
+                "line 2: elements inside each other",
+            ),
+        ] {
+            let refusal = refusal(&format!("<t>{inside}</t>"));
+            assert!(refusal.starts_with(reason), "{refusal}");
+        }
     }
 
     #[test]
     fn what_is_at_the_bounds_is_read() {
-        let attributes =
-            |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
+        let is_read = |text: &str| parse(text).is_ok();
         let element = |count: usize| format!("<t{}/>", attributes(count));
-        assert_eq!(
-            parse(&element(64))
-                .unwrap()
-                .root_element()
-                .attributes()
-                .len(),
-            64
-        );
-        assert!(parse(&element(65)).is_err());
-        let nested = |count: usize| format!("{}{}", "<a>".repeat(count), "</a>".repeat(count));
-        assert_eq!(parse(&nested(128)).unwrap().descendants().count(), 129);
-        assert!(parse(&nested(129)).is_err());
+        assert!(is_read(&element(64)) && !is_read(&element(65)));
+        assert!(is_read(&nested(128)) && !is_read(&nested(129)));
+        let declared = |count| format!("<t{}/>", many(count, |n| format!(" xmlns:n{n}='u'")));
+        assert!(is_read(&declared(16)) && !is_read(&declared(17)));
         // siblings have no bound but the bytes
         let brothers = format!("<t>{}</t>", "<a></a><b/>".repeat(10_000));
-        assert_eq!(
-            parse(&brothers).unwrap().root_element().children().count(),
-            20_000
-        );
-        let declared =
-            |count: usize| -> String { (0..count).map(|n| format!(" xmlns:n{n}='u'")).collect() };
-        assert!(parse(&format!("<t{}/>", declared(16))).is_ok());
-        assert!(parse(&format!("<t{}/>", declared(17))).is_err());
+        let brothers = parse(&brothers).unwrap().root_element().children().count();
+        assert_eq!(brothers, 20_000);
     }
 
     #[test]
@@ -234,28 +219,21 @@ mod tests {
             "]]&gt;",
         ] {
             let refusal = refusal(&format!("<t>{hidden}{deep}"));
-            assert_eq!(
-                refusal, "line 1: elements inside each other: expected at most 128",
-                "{hidden}"
-            );
+            assert!(refusal.starts_with("line 1: elements inside"), "{hidden}");
         }
     }
 
     #[test]
     fn a_document_type_with_content_is_refused_where_it_stands() {
-        assert_eq!(
-            refusal("<?xml version='1.0'?>\n<!DOCTYPE t [\n<!ATTLIST t a CDATA 'x'>\n]>\n<t/>"),
-            "line 2: the document type has content of its own, which no topology needs"
-        );
-        assert!(
-            refusal("<!DOCTYPE t [\n<!ENTITY a 'x'>\n]><t/>")
-                .starts_with("line 2: the file declares")
-        );
+        let attributes = "<?xml version='1.0'?>\n<!DOCTYPE t [\n<!ATTLIST t a CDATA 'x'>\n]>\n<t/>";
+        let entities = "<!DOCTYPE t [\n<!ENTITY a 'x'>\n]><t/>";
+        assert!(refusal(attributes).starts_with("line 2: the document type"));
+        assert!(refusal(entities).starts_with("line 2: the file declares"));
     }
 
     #[test]
     fn a_text_that_ends_within_a_tag_is_the_parsers_to_refuse() {
-        for text in [
+        let texts = [
             "<t",
             "<t a='",
             "<t a='x",
@@ -264,12 +242,9 @@ mod tests {
             "<?pi",
             "<!DOCTYPE t '",
             "</t",
-        ] {
-            assert!(
-                refusal(text).contains("not well-formed XML"),
-                "`{text}`: {}",
-                refusal(text)
-            );
+        ];
+        for text in texts {
+            assert!(refusal(text).contains("not well-formed XML"), "`{text}`");
         }
     }
 }

@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 pub struct Card {
     pub class: &'static str,
     pub tip: String,
-    /// the texts at the left and at the right of each line
     pub lines: Vec<[Piece; 2]>,
 }
 
@@ -57,7 +56,6 @@ fn fact(text: impl ToString, class: &'static str) -> Piece {
     piece(text, FACT, class)
 }
 
-/// Name and address, model, and what the scene says of it.
 pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let gpu = scene.topology.gpu(index);
     let note = scene.notes.get(&index);
@@ -186,7 +184,6 @@ fn is_for_another_use(nic: &Nic) -> bool {
     matches!(nic.role, Some(NicRole::Storage | NicRole::Management))
 }
 
-/// The words on a NIC or port that is left out: its role, unless that is compute or not known.
 fn use_of(nic: &Nic) -> String {
     match nic.role {
         Some(role) if is_for_another_use(nic) => role.to_string(),

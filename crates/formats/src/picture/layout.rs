@@ -14,12 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const MARGIN: f64 = 16.0;
 /// by which a place is set in from the one around it
 const INSET: f64 = 10.0;
-/// of a device's box
 const COLUMN: f64 = 284.0;
 const CHANNEL: f64 = 150.0;
-/// below each box
 const GAP: f64 = 5.0;
-/// a place's title
 const TITLE: f64 = 19.0;
 
 /// curves that can be told apart where all cross each other
@@ -44,15 +41,11 @@ const LEGEND: Font = Font {
     size: 11.0,
     bold: false,
 };
-/// a sample's width
 const SAMPLE: f64 = 38.0;
-/// between a sample and its text
 const SAMPLE_GAP: f64 = 7.0;
-/// between two entries
 const BETWEEN: f64 = 20.0;
 const ROW: f64 = 20.0;
 
-/// The picture as SVG.
 pub fn picture(scene: &Scene) -> String {
     let mut node = outline(scene.topology);
     in_order_of_gpus(&mut node);
@@ -107,15 +100,12 @@ impl Span {
 
 struct Canvas<'a> {
     scene: &'a Scene<'a>,
-    /// where the devices stand
     gpus: BTreeMap<GpuIndex, Span>,
     nics: BTreeMap<NicIndex, Span>,
     left: f64,
     width: f64,
     elements: Vec<String>,
-    /// of the devices' boxes
     classes: BTreeSet<&'static str>,
-    /// of the curves
     paths: BTreeSet<Option<PathType>>,
 }
 
@@ -124,7 +114,6 @@ impl Canvas<'_> {
         self.left + COLUMN + CHANNEL
     }
 
-    /// Draws a text of its own line.
     fn note(&mut self, y: f64, font: Font, class: &str, text: &str) {
         let text = fitted(text, font, self.width - 2.0 * MARGIN);
         self.text((MARGIN, y), false, font, class, &text);
@@ -142,7 +131,6 @@ impl Canvas<'_> {
         self.elements.push(svg::curve(from, to, path, Some(tip)));
     }
 
-    /// Draws what stands in a place from `y` on, in the order of the GPUs; returns its lower end.
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
@@ -229,7 +217,6 @@ impl Canvas<'_> {
         end + GAP
     }
 
-    /// Draws boxes below each other, evenly over a height; returns their spans.
     fn stack<Index>(
         &mut self,
         cards: Vec<(Index, Card)>,
@@ -271,7 +258,6 @@ impl Canvas<'_> {
         }
     }
 
-    /// Notes on NUMA nodes of memory alone, on GPUs without a line, and on the source of starred paths.
     fn notes(&self) -> Vec<String> {
         let (topology, placement) = (self.scene.topology, self.scene.placement);
         let nodes = memory_only(topology);
@@ -305,7 +291,6 @@ impl Canvas<'_> {
             .is_some_and(|nic| topology.stated_paths.contains_key(&(gpu.address, nic)))
     }
 
-    /// Draws the pairs' curves, each with an end of its own on both boxes.
     fn curves(&mut self) {
         let mut pairs: Vec<DrawnPair> = self.scene.pairs.clone();
         // near paths lie over far ones
@@ -378,7 +363,6 @@ impl Canvas<'_> {
             .collect()
     }
 
-    /// Draws the legend of what is drawn, in rows from `y` on; returns its lower end.
     fn legend(&mut self, y: f64) -> f64 {
         let star = |path: Option<PathType>| {
             if self
@@ -433,10 +417,8 @@ impl Canvas<'_> {
     }
 }
 
-/// Draws what an entry of the legend explains.
 type Sample = Box<dyn Fn(f64, f64) -> String>;
 
-/// A pair whose devices both stand in the picture.
 struct Drawn {
     pair: DrawnPair,
     gpu: Span,
@@ -467,7 +449,6 @@ fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     ends
 }
 
-/// The height of boxes below each other, with the gap below each.
 fn stacked<Index>(cards: &[(Index, Card)]) -> f64 {
     cards.iter().map(|(_, card)| card.height() + GAP).sum()
 }

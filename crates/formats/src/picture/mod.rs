@@ -14,10 +14,8 @@ use std::collections::BTreeMap;
 
 pub struct Scene<'a> {
     pub topology: &'a Topology,
-    /// the line below the node's name
     pub subtitle: String,
     pub pairs: Vec<DrawnPair>,
-    /// each GPU's model, where it is known
     pub models: Vec<Option<&'a str>>,
     pub placement: &'a NodePlacement,
     /// for each GPU a line of its own, such as its task; with any of them a GPU without one is grey
@@ -40,7 +38,6 @@ impl Scene<'_> {
     }
 }
 
-/// The same bytes for the same scene.
 pub fn svg(scene: &Scene) -> String {
     layout::picture(scene)
 }

@@ -17,7 +17,6 @@ pub enum PlaceKind {
     HostBridge(HostBridge),
     /// the package of two GPUs, by the first, with all below their host bridges
     Package(PciAddress),
-    /// a bridge that several cards stand below
     Switch(PciAddress),
     /// cards that stated paths join, at most this far, by the first: the bus hides their switch
     Stated(PathType, PciAddress),
@@ -26,17 +25,14 @@ pub enum PlaceKind {
     Card(PciAddress),
 }
 
-/// A place, its own devices in PCI order, and the places in it.
 #[derive(Clone)]
 pub struct NodePlace {
     pub kind: PlaceKind,
-    /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     pub nics: Vec<NicIndex>,
     pub places: Vec<NodePlace>,
 }
 
-/// The whole node: every GPU and every NIC stands in exactly one place.
 pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
@@ -180,7 +176,6 @@ fn groups(topology: &Topology) -> Groups {
         .collect()
 }
 
-/// The places around a card, the largest first.
 fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
     if !groups.is_empty() {
         return groups
@@ -231,7 +226,6 @@ impl NodePlace {
         }
     }
 
-    /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
         self.gpus
             .iter()
@@ -248,7 +242,6 @@ impl NodePlace {
             .min()
     }
 
-    /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
     pub fn facts(&self, topology: &Topology) -> Option<String> {
         match self.kind {
             PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
@@ -310,7 +303,6 @@ impl NodePlace {
 }
 
 impl fmt::Display for PlaceKind {
-    /// The name of the place; empty for the node, which has a name of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlaceKind::Node => Ok(()),

@@ -15,7 +15,6 @@ rect{stroke-width:1}\
 .down{fill:#f0f0f0;stroke:#b02a00;stroke-width:2.5;stroke-dasharray:7 3}\
 path{fill:none;stroke-width:2.6}";
 
-/// Later elements lie over earlier ones.
 pub fn document(title: &str, size: [f64; 2], elements: &[String]) -> String {
     let [width, height] = size.map(pixels);
     let strokes = PathType::ALL
@@ -61,7 +60,6 @@ pub fn curve(
     element("path", &attributes, tip)
 }
 
-/// An element with the text that a viewer shows when the pointer rests on it.
 fn element(name: &str, attributes: &str, tip: Option<&str>) -> String {
     match tip.map(escaped) {
         Some(tip) => format!("<{name} {attributes}><title>{tip}</title></{name}>\n"),
@@ -99,7 +97,6 @@ pub fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
     }
 }
 
-/// The legend of a kind of path, for readers that do not know the words of `nvidia-smi topo -m`.
 pub fn meaning(path: Option<PathType>) -> &'static str {
     match path {
         Some(PathType::Pix) => "PIX: at most one PCIe switch",
@@ -115,7 +112,6 @@ fn class(path: Option<PathType>) -> String {
     path.map_or("each".to_string(), |path| path.to_string().to_lowercase())
 }
 
-/// A length with at most one decimal.
 fn pixels(length: f64) -> String {
     let tenths = (length * 10.0).round() as i64;
     match tenths % 10 {

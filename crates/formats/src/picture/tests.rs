@@ -36,19 +36,17 @@ fn number(node: roxmltree::Node, name: &str) -> f64 {
         .unwrap()
 }
 
+fn numbers(text: &str) -> Vec<f64> {
+    let words = text.split(['C', ' ']);
+    words.map(|word| word.parse().unwrap()).collect()
+}
+
 fn seen(text: &str) -> Seen {
     let document = roxmltree::Document::parse(text).unwrap_or_else(|bad| panic!("{bad}: {text}"));
     let root = document.root_element();
-    assert_eq!(
-        root.tag_name().namespace(),
-        Some("http://www.w3.org/2000/svg")
-    );
-    let view: Vec<f64> = root
-        .attribute("viewBox")
-        .unwrap()
-        .split(' ')
-        .map(|word| word.parse().unwrap())
-        .collect();
+    let namespace = root.tag_name().namespace();
+    assert_eq!(namespace, Some("http://www.w3.org/2000/svg"));
+    let view = numbers(root.attribute("viewBox").unwrap());
     let mut seen = Seen {
         view: [view[0], view[1], view[2], view[3]],
         ..Seen::default()
@@ -67,21 +65,14 @@ fn seen(text: &str) -> Seen {
                 };
                 let written: String = node.text().unwrap_or_default().to_string();
                 let (x, y, wide) = (number(node, "x"), number(node, "y"), width(&written, font));
-                let x = if node.attribute("text-anchor") == Some("end") {
-                    x - wide
-                } else {
-                    x
-                };
-                seen.texts.push((
-                    written,
-                    [x, y - 0.76 * font.size, x + wide, y + 0.24 * font.size],
-                ));
+                let is_end = node.attribute("text-anchor") == Some("end");
+                let x = if is_end { x - wide } else { x };
+                let (above, below) = (0.76 * font.size, 0.24 * font.size);
+                let area = [x, y - above, x + wide, y + below];
+                seen.texts.push((written, area));
             }
             "path" if !class.is_empty() => {
-                let words: Vec<f64> = node.attribute("d").unwrap()[1..]
-                    .split(['C', ' '])
-                    .map(|word| word.parse().unwrap())
-                    .collect();
+                let words = numbers(&node.attribute("d").unwrap()[1..]);
                 let (x1, y1, x2, y2) = (words[0], words[1], words[6], words[7]);
                 seen.curves.push((class, [x1, y1.min(y2), x2, y1.max(y2)]));
             }
@@ -107,47 +98,30 @@ const ROOM: f64 = 4.0;
 /// Nothing lies over anything else, or outside.
 fn check(seen: &Seen) {
     for (what, area) in seen.boxes.iter().chain(&seen.texts).chain(&seen.curves) {
-        assert!(
-            within(area, &seen.view),
-            "`{what}` is outside: {area:?} of {:?}",
-            seen.view
-        );
+        assert!(within(area, &seen.view), "`{what}` is outside: {area:?}");
     }
     for (at, (what, area)) in seen.boxes.iter().enumerate() {
         for (other, place) in &seen.boxes[at + 1..] {
-            let around = [
-                area[0] - ROOM,
-                area[1] - ROOM,
-                area[2] + ROOM,
-                area[3] + ROOM,
-            ];
+            let [left, top, right, bottom] = area;
+            let around = [left - ROOM, top - ROOM, right + ROOM, bottom + ROOM];
             let is_fine = apart(&around, place) || within(area, place) || within(place, area);
-            assert!(
-                is_fine,
-                "a box `{what}` {area:?} and a box `{other}` {place:?}"
-            );
+            assert!(is_fine, "`{what}` {area:?} and `{other}` {place:?}");
         }
         for (text, place) in &seen.texts {
-            assert!(
-                apart(area, place) || within(place, area),
-                "`{text}` {place:?} on an edge of `{what}` {area:?}"
-            );
+            let is_fine = apart(area, place) || within(place, area);
+            assert!(is_fine, "`{text}` {place:?} over `{what}` {area:?}");
         }
     }
     for (at, (text, area)) in seen.texts.iter().enumerate() {
-        let over = seen.texts[at + 1..]
-            .iter()
-            .find(|(_, place)| !apart(area, place));
+        let mut others = seen.texts[at + 1..].iter();
+        let over = others.find(|(_, place)| !apart(area, place));
         assert_eq!(over, None, "over `{text}` {area:?}");
     }
     let is_device = |class: &str| ["gpu", "idle", "nic", "out", "down"].contains(&class);
     for (class, area) in &seen.curves {
-        let crossed = seen
-            .boxes
-            .iter()
-            .find(|(what, place)| is_device(what) && !apart(area, place));
-        assert_eq!(crossed, None, "crossed by {class} {area:?}");
-        let crossed = seen.texts.iter().find(|(_, place)| !apart(area, place));
+        let devices = seen.boxes.iter().filter(|(what, _)| is_device(what));
+        let mut things = devices.chain(&seen.texts);
+        let crossed = things.find(|(_, place)| !apart(area, place));
         assert_eq!(crossed, None, "crossed by {class} {area:?}");
     }
 }
@@ -158,15 +132,14 @@ fn models(topology: &Topology) -> Vec<Option<&str>> {
 }
 
 /// The picture of a node where each GPU has the NICs that it would get.
-fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
-    placed(topology, &policy::map(topology, &Wish::default()), notes)
+fn drawn(topology: &Topology) -> String {
+    let placement = policy::map(topology, &Wish::default());
+    placed(topology, &placement, Notes::new())
 }
 
-fn placed(
-    topology: &Topology,
-    placement: &NodePlacement,
-    notes: BTreeMap<GpuIndex, String>,
-) -> String {
+type Notes = BTreeMap<GpuIndex, String>;
+
+fn placed(topology: &Topology, placement: &NodePlacement, notes: Notes) -> String {
     let pair = |gpu, choice: &RailUse| {
         let rail = placement.rail(choice.rail);
         DrawnPair {
@@ -176,10 +149,9 @@ fn placed(
             path: choice.path,
         }
     };
-    let pairs = placement
-        .numbered_gpus()
-        .flat_map(|(gpu, of)| of.choices.iter().map(move |choice| pair(gpu, choice)))
-        .collect();
+    let pairs = placement.numbered_gpus();
+    let pairs = pairs.flat_map(|(gpu, of)| of.choices.iter().map(move |choice| pair(gpu, choice)));
+    let pairs = pairs.collect();
     let subtitle = format!("{} · policy closest", topology.provenance);
     svg(&Scene {
         topology,
@@ -202,22 +174,14 @@ fn boxes(seen: &Seen, classes: &[&str]) -> usize {
 /// Draws a node with and without notes, and checks both pictures.
 fn check_node(topology: &Topology) {
     let note = |gpu| {
-        (
-            GpuIndex(gpu),
-            format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}"),
-        )
+        let text = format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}");
+        (GpuIndex(gpu), text)
     };
     let placement = policy::map(topology, &Wish::default());
-    for notes in [
-        BTreeMap::new(),
-        (0..topology.gpus.len()).step_by(2).map(note).collect(),
-    ] {
+    let every_other = (0..topology.gpus.len()).step_by(2);
+    for notes in [Notes::new(), every_other.map(note).collect()] {
         let text = placed(topology, &placement, notes.clone());
-        assert_eq!(
-            text,
-            placed(topology, &placement, notes),
-            "the same bytes again"
-        );
+        assert_eq!(text, placed(topology, &placement, notes), "other bytes");
         let seen = seen(&text);
         check(&seen);
         assert_eq!(boxes(&seen, &["gpu", "idle"]), topology.gpus.len());
@@ -253,26 +217,16 @@ proptest! {
     }
 }
 
-fn large(gpus: u8, nics: u8) -> Topology {
-    let shape = NodeShape {
-        gpus,
-        nics,
-        numa_nodes: 8,
-        nodes_per_socket: 4,
-        per_switch: 3,
-        levels: 1,
-        ports: 1,
-        is_hostile: false,
-        is_stated: false,
-        seed: 1,
-    };
-    shape.node()
-}
-
 #[test]
 fn the_largest_nodes_are_drawn_like_the_others() {
     for (gpus, nics) in [(8, 12), (16, 32), (64, 64)] {
-        check_node(&large(gpus, nics));
+        let shape = NodeShape {
+            numa_nodes: 8,
+            nodes_per_socket: 4,
+            per_switch: 3,
+            ..shape_of(gpus, nics)
+        };
+        check_node(&shape.node());
     }
 }
 
@@ -281,7 +235,7 @@ fn every_built_in_machine_is_drawn_with_its_names() {
     for model in platform::MODELS {
         let topology = model.topology().unwrap();
         check_node(&topology);
-        let seen = seen(&drawn(&topology, BTreeMap::new()));
+        let seen = seen(&drawn(&topology));
         let is_shown = |name: &str| seen.texts.iter().any(|(text, _)| text == name);
         assert!(is_shown(model.name), "{}", model.name);
         for name in topology.nics.iter().map(|nic| nic.name.as_str()) {
@@ -319,41 +273,27 @@ fn a_picture_of_all_with_all_crosses_no_box() {
 fn the_name_of_a_machine_cannot_write_into_its_picture() {
     let mut topology = platform::model("dgx-h100").unwrap();
     topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
-    let text = drawn(&topology, BTreeMap::new());
-    let seen = seen(&text);
-    assert!(
-        seen.texts
-            .iter()
-            .any(|(text, _)| text == "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}"),
-        "{text}"
-    );
+    let text = drawn(&topology);
+    let shown = "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}";
+    let mut texts = seen(&text).texts.into_iter();
+    assert!(texts.any(|(text, _)| text == shown), "{text}");
 }
 
 #[test]
 fn what_works_what_is_left_out_and_what_is_down_look_different() {
-    let of = |class: &str| {
-        let seen = seen(&drawn(
-            &platform::model("dgx-h100").unwrap(),
-            BTreeMap::new(),
-        ));
-        boxes(&seen, &[class])
-    };
-    assert_eq!(
-        [of("nic"), of("out"), of("down")],
-        [8, 6, 0],
-        "an unused port that is down is no alarm"
-    );
+    let seen = seen(&drawn(&platform::model("dgx-h100").unwrap()));
+    let counts = ["nic", "out", "down"].map(|class| boxes(&seen, &[class]));
+    // an unused port that is down is no alarm
+    assert_eq!(counts, [8, 6, 0]);
 }
 
 #[test]
 fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
     let strokes: Vec<_> = PathType::ALL.map(Some).map(super::svg::stroke).to_vec();
     for (at, (colour, dashes)) in strokes.iter().enumerate() {
-        assert!(
-            strokes[at + 1..]
-                .iter()
-                .all(|(other, others)| other != colour && others != dashes)
-        );
+        for (other, others) in &strokes[at + 1..] {
+            assert!(other != colour && others != dashes);
+        }
     }
 }
 
@@ -362,13 +302,8 @@ fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
 /// The places, as `name(gpus,nics)[inner …]`.
 fn told(place: &NodePlace) -> String {
     let inner: Vec<String> = place.places.iter().map(told).collect();
-    format!(
-        "{}({},{})[{}]",
-        place.kind,
-        place.gpus.len(),
-        place.nics.len(),
-        inner.join(" ")
-    )
+    let (gpus, nics) = (place.gpus.len(), place.nics.len());
+    format!("{}({gpus},{nics})[{}]", place.kind, inner.join(" "))
 }
 
 #[test]
@@ -378,28 +313,21 @@ fn a_switch_with_one_card_below_it_is_no_place_and_one_with_two_is() {
         "(0,0)[NUMA node 0(0,2)[PCIe switch 0000:16:00.0(1,1)[] PCIe switch 0000:3e:00.0(1,1)[]"
     ));
     // nested switches, one of them the GPU's own
-    assert!(
-        told("mi300x-8").contains("PCIe switch 0000:05:00.0(1,1)[]"),
-        "{}",
-        told("mi300x-8")
-    );
+    assert!(told("mi300x-8").contains("PCIe switch 0000:05:00.0(1,1)[]"));
 }
 
 #[test]
 fn a_switch_that_shows_itself_as_two_is_one_place() {
     let mut topology = platform::model("dgx-h100").unwrap();
     let with_parts = |topology: &Topology| {
-        told(&outline(topology))
-            .matches("PCIe switch 0000:16:00.0(1,1)[]")
-            .count()
+        let told = told(&outline(topology));
+        told.matches("PCIe switch 0000:16:00.0(1,1)[]").count()
     };
     // below the switch of GPU 0 and mlx5_0: a port of the whole, and a part with both devices' ports
     let at = |text: &str| text.parse::<PciAddress>().unwrap();
     let function = |address: &str| topology.pci.get(at(address)).unwrap().clone();
-    let (whole, ports) = (
-        function("0000:16:00.0"),
-        ["0000:18:00.0", "0000:1b:00.0"].map(|device| function(device).parent),
-    );
+    let whole = function("0000:16:00.0");
+    let ports = ["0000:18:00.0", "0000:1b:00.0"].map(|device| function(device).parent);
     let part = |address: &str, above: PciAddress, subsystem| PciFunction {
         address: at(address),
         parent: PciParent::Bridge(above),
@@ -418,9 +346,9 @@ fn a_switch_that_shows_itself_as_two_is_one_place() {
             ..topology.pci.get(port).unwrap().clone()
         });
     }
-    added
-        .into_iter()
-        .for_each(|function| topology.pci.insert(function));
+    for function in added {
+        topology.pci.insert(function);
+    }
     assert_eq!(with_parts(&topology), 1, "{}", told(&outline(&topology)));
 }
 
@@ -432,13 +360,10 @@ fn switches_stand_inside_switches() {
         ..shape_of(16, 16)
     };
     let node = shape.node();
-    let told = told(&outline(&node));
-    let inner = outline(&node)
-        .places
-        .iter()
-        .flat_map(|numa| numa.places.clone())
-        .any(|switch| !switch.places.is_empty());
-    assert!(inner, "{told}");
+    let outline = outline(&node);
+    let mut switches = outline.places.iter().flat_map(|numa| &numa.places);
+    let has_inner = switches.any(|switch| !switch.places.is_empty());
+    assert!(has_inner, "{}", told(&outline));
     check_node(&node);
 }
 

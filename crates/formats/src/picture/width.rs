@@ -2,7 +2,6 @@
 
 use nic_placement_core::diagnostic::Shown;
 
-/// A text's size in pixels, and its weight.
 #[derive(Clone, Copy)]
 pub struct Font {
     pub size: f64,
@@ -59,7 +58,6 @@ pub fn fitted(text: &str, font: Font, most: f64) -> String {
     kept + "…"
 }
 
-/// As [`fitted`], of any length.
 pub fn printable(text: &str) -> String {
     let shown = |letter: char| match letter {
         // a word's escapes are those of a literal, and nothing here is quoted

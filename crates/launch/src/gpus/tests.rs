@@ -10,12 +10,9 @@ pub(crate) fn dgx() -> Topology {
 }
 
 pub(crate) fn grant(list: Option<&str>) -> GpuGrant {
-    let variables = list
-        .map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string()))
-        .into_iter()
-        .collect();
+    let variable = list.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string()));
     GpuGrant {
-        variables,
+        variables: variable.into_iter().collect(),
         access: vec![Access::Unknown; 8],
     }
 }
@@ -25,54 +22,37 @@ pub(crate) fn gpus(found: &TaskGpus) -> Vec<usize> {
 }
 
 #[test]
-fn a_process_that_nothing_keeps_from_any_gpu_sees_all() {
-    let topology = dgx();
-    let seen = |grant: &GpuGrant, step: &Step| gpus(&super::seen(&topology, step, grant));
-    assert_eq!(
-        seen(&grant(None), &Step::default()),
-        [0, 1, 2, 3, 4, 5, 6, 7]
-    );
-    assert_eq!(
-        seen(&grant(Some("")), &Step::default()),
-        [0; 0],
-        "an empty list is a list"
-    );
-    assert_eq!(seen(&grant(Some("6,2")), &Step::default()), [6, 2]);
-    let step = Step {
-        gpus: Some("4,5".to_string()),
-        ..Step::default()
-    };
-    assert_eq!(seen(&grant(None), &step), [4, 5]);
-    let mut denied = grant(None);
-    denied.access = vec![Access::Denied; 8];
-    assert_eq!(seen(&denied, &Step::default()), [0; 0]);
-    denied.access[3] = Access::Allowed;
-    assert_eq!(seen(&denied, &Step::default()), [3]);
-}
-
-#[test]
-fn what_keeps_a_process_from_gpus_is_what_is_said() {
-    let topology = dgx();
-    let mut one = grant(None);
-    one.access = vec![Access::Denied; 8];
-    one.access[3] = Access::Allowed;
-    let found = seen(&topology, &Step::default(), &one);
-    assert_eq!(
-        (gpus(&found).as_slice(), found.reason.as_str()),
-        (&[3][..], "the GPUs that the task may open")
-    );
-    // a step's list that names none here is no leave to see all
-    let step = Step {
-        gpus: Some("99".to_string()),
-        ..Step::default()
-    };
-    let found = seen(&topology, &step, &grant(None));
-    assert_eq!(gpus(&found), [0; 0]);
-    assert!(
-        found.reason.starts_with("`SLURM_STEP_GPUS` names no GPU"),
-        "{}",
-        found.reason
-    );
+fn a_process_that_nothing_keeps_from_any_gpu_sees_all_and_the_rest_have_the_reason() {
+    let (unknown, mut denied) = (vec![Access::Unknown; 8], vec![Access::Denied; 8]);
+    let none = denied.clone();
+    denied[3] = Access::Allowed;
+    for (list, access, of_step, expected, start) in [
+        (None, &unknown, None, &[0, 1, 2, 3, 4, 5, 6, 7][..], ""),
+        // an empty list is a list
+        (Some(""), &unknown, None, &[], ""),
+        (Some("6,2"), &unknown, None, &[6, 2], ""),
+        (None, &unknown, Some("4,5"), &[4, 5], ""),
+        (None, &none, None, &[], ""),
+        (None, &denied, None, &[3], "the GPUs that the task"),
+        // a step's list that names none here is no leave to see all
+        (
+            None,
+            &unknown,
+            Some("99"),
+            &[],
+            "`SLURM_STEP_GPUS` names no GPU",
+        ),
+    ] {
+        let mut grant = grant(list);
+        grant.access = access.clone();
+        let step = Step {
+            gpus: of_step.map(str::to_string),
+            ..Step::default()
+        };
+        let found = seen(&dgx(), &step, &grant);
+        assert_eq!(gpus(&found), expected, "{list:?} {of_step:?}");
+        assert!(found.reason.starts_with(start), "{}", found.reason);
+    }
 }
 
 #[test]

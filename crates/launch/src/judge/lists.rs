@@ -5,7 +5,6 @@ use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topo
 
 pub struct List {
     pub variable: &'static str,
-    /// the NICs that it is about
     pub kind: NicKind,
     /// true if the library uses all that it admits, else the best for each GPU
     pub uses_all: bool,
@@ -15,7 +14,6 @@ pub struct List {
 }
 
 impl List {
-    /// A list of verbs devices, of which the library uses the nearest to each GPU.
     const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
         List {
             variable,
@@ -48,12 +46,10 @@ impl List {
             .numbered_nics()
             .filter(|(_, nic)| nic.kind == self.kind)
             .flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
-        // as far as is known
         ports.filter(|(_, port)| matches!(port.state, PortState::Active | PortState::Unknown))
     }
 }
 
-/// The variables that list NICs, each with the library that reads it.
 pub const LISTS: [(&str, List); 7] = [
     ("UCX", UCX),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
@@ -209,12 +205,10 @@ pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }
 
-/// Names without ports, with white space around them taken away.
 fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
     entries(list).any(|entry| nic.name == entry.trim())
 }
 
-/// Is there a mark before a value, and what follows it?
 fn marked(value: &str, mark: char) -> (bool, &str) {
     value
         .strip_prefix(mark)
@@ -229,7 +223,6 @@ fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> 
     is_name(name) && [-1, port.number.into()].contains(&number)
 }
 
-/// The number at the beginning of a text, as C's `atoi` reads it.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -247,184 +240,117 @@ mod tests {
     use super::*;
     use nic_placement_core::topology::{LinkLayer, Provenance};
 
-    /// The names of ports that a value admits, of `mlx5_1` with two ports, `mlx5_10`, `mlx5_2` without a link, and `cxi1`.
-    fn admitted(variable: &str, value: &str) -> Vec<String> {
+    /// The ports that a value admits, of `mlx5_1` with two ports, `mlx5_10`, `mlx5_2` without a link, and `cxi1`.
+    fn admitted(variable: &str, value: &str) -> String {
+        use PortState::{Active, Down, Unknown};
         let mut node = Topology::empty("test", Provenance::ThisSystem);
-        for (name, kind, ports) in [
-            (
-                "mlx5_1",
-                NicKind::Verbs,
-                &[PortState::Active, PortState::Active][..],
-            ),
-            ("mlx5_10", NicKind::Verbs, &[PortState::Active]),
-            ("mlx5_2", NicKind::Verbs, &[PortState::Down]),
-            ("cxi1", NicKind::Slingshot, &[PortState::Unknown]),
+        for (name, kind, states) in [
+            ("mlx5_1", NicKind::Verbs, &[Active, Active][..]),
+            ("mlx5_10", NicKind::Verbs, &[Active]),
+            ("mlx5_2", NicKind::Verbs, &[Down]),
+            ("cxi1", NicKind::Slingshot, &[Unknown]),
         ] {
-            let ports = (1..)
-                .zip(ports)
-                .map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
+            let port = |(number, state): (u8, &PortState)| {
+                Port::new(number, *state, LinkLayer::Ethernet, None)
+            };
             node.nics.push(Nic {
-                ports: ports.collect(),
+                ports: (1..).zip(states).map(port).collect(),
                 ..Nic::new(name.parse().unwrap(), kind)
             });
         }
-        let (_, list) = LISTS
-            .into_iter()
-            .find(|(_, list)| list.variable == variable)
-            .unwrap();
-        let ports = list.admitted(value, &node);
-        ports.iter().map(Rail::to_string).collect()
+        let mut lists = LISTS.into_iter();
+        let (_, list) = lists.find(|(_, list)| list.variable == variable).unwrap();
+        let ports: Vec<String> = list
+            .admitted(value, &node)
+            .iter()
+            .map(Rail::to_string)
+            .collect();
+        ports.join(" ")
     }
 
     #[test]
-    fn ucx_takes_whole_names_and_all_but_those_behind_a_caret() {
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:1,eth0"), ["mlx5_1:1"]);
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "mlx5_1"),
-            ["mlx5_1:1", "mlx5_1:2"],
-            "UCX 1.21"
-        );
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "^mlx5_1:1"),
-            ["mlx5_1:2", "mlx5_10:1"]
-        );
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "all"),
-            ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]
-        );
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "eth0,all"),
-            [""; 0],
-            "there it is a name"
-        );
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "mlx5_2:1"),
-            Vec::<String>::new(),
-            "its link is down"
-        );
-        assert_eq!(admitted("UCX_NET_DEVICES", "eth0"), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_space_is_a_part_of_the_name_for_ucx_nccl_and_nvshmem() {
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "mlx5_1:1, mlx5_10:1"),
-            ["mlx5_1:1"]
-        );
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", " ^mlx5_1:1"),
-            [""; 0],
-            "no caret, but a name"
-        );
-        assert_eq!(admitted("UCX_NET_DEVICES", " all"), [""; 0]);
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "=mlx5_1:2, mlx5_10:1"),
-            ["mlx5_1:2"]
-        );
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "=mlx5_1: 2 ,mlx5_10:-1"),
-            ["mlx5_1:2", "mlx5_10:1"],
-            "atoi"
-        );
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "=mlx5_1:-1"),
-            ["mlx5_1:1", "mlx5_1:2"],
-            "any port"
-        );
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "=mlx5_1:2:0:1"),
-            ["mlx5_1:2"],
-            "a rail and a plane"
-        );
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "=mlx5_1::0"),
-            ["mlx5_1:1", "mlx5_1:2"],
-            "since 2.30.7"
-        );
-        assert_eq!(
-            admitted("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 "),
-            ["mlx5_10:1"]
-        );
-        assert_eq!(admitted("MC_TE_FILTERS", "mlx5_10, mlx5_1").len(), 3);
-    }
-
-    #[test]
-    fn ucx_has_ranges_of_numbers() {
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_[0-3]:1"), ["mlx5_1:1"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_[9-12]"), ["mlx5_10:1"]);
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "mlx5_1:[1-2]"),
-            ["mlx5_1:1", "mlx5_1:2"]
-        );
-        assert_eq!(
-            admitted("UCX_NET_DEVICES", "^mlx5_[0-3]:1,mlx5_10:1"),
-            ["mlx5_1:2"]
-        );
-        for none in [
-            "mlx5_[3-0]:1",
-            "mlx5_[0-]:1",
-            "mlx5_[-1]:1",
-            "mlx5_[0-9",
-            "[1-99999999999999999999]",
+    fn ucx_takes_whole_names_and_ranges_and_all_but_those_behind_a_caret() {
+        for (list, expected) in [
+            ("mlx5_1:1,eth0", "mlx5_1:1"),
+            // UCX 1.21
+            ("mlx5_1", "mlx5_1:1 mlx5_1:2"),
+            ("^mlx5_1:1", "mlx5_1:2 mlx5_10:1"),
+            ("all", "mlx5_1:1 mlx5_1:2 mlx5_10:1"),
+            // behind another, it is a name
+            ("eth0,all", ""),
+            // its link is down
+            ("mlx5_2:1", ""),
+            ("eth0", ""),
+            // a space is a part of the name, and before a caret too
+            ("mlx5_1:1, mlx5_10:1", "mlx5_1:1"),
+            (" ^mlx5_1:1", ""),
+            (" all", ""),
+            ("mlx5_[0-3]:1", "mlx5_1:1"),
+            ("mlx5_[9-12]", "mlx5_10:1"),
+            ("mlx5_1:[1-2]", "mlx5_1:1 mlx5_1:2"),
+            ("^mlx5_[0-3]:1,mlx5_10:1", "mlx5_1:2"),
+            ("mlx5_[3-0]:1", ""),
+            ("mlx5_[0-]:1", ""),
+            ("mlx5_[-1]:1", ""),
+            ("mlx5_[0-9", ""),
+            ("[1-99999999999999999999]", ""),
         ] {
-            assert_eq!(admitted("UCX_NET_DEVICES", none), [""; 0], "{none}");
+            assert_eq!(admitted("UCX_NET_DEVICES", list), expected, "`{list}`");
         }
     }
 
     #[test]
     fn nccl_takes_beginnings_of_names_unless_they_are_called_whole() {
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "mlx5_1"),
-            ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]
-        );
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1"), ["mlx5_1:1", "mlx5_1:2"]);
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2"), ["mlx5_1:2"]);
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "mlx5_1:1:0:0"),
-            ["mlx5_1:1", "mlx5_10:1"],
-            "rail and plane"
-        );
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "^mlx5_10"),
-            ["mlx5_1:1", "mlx5_1:2"]
-        );
-        assert_eq!(admitted("NCCL_IB_HCA", "^=mlx5_1"), ["mlx5_10:1"]);
-        assert_eq!(
-            admitted("NCCL_IB_HCA", "=").len(),
-            3,
-            "an empty list is no filter"
-        );
-        assert_eq!(admitted("NCCL_IB_HCA", "^"), Vec::<String>::new());
+        let (both, all) = ("mlx5_1:1 mlx5_1:2", "mlx5_1:1 mlx5_1:2 mlx5_10:1");
+        for (list, expected) in [
+            ("mlx5_1", all),
+            ("=mlx5_1", both),
+            ("=mlx5_1:2", "mlx5_1:2"),
+            // rail and plane
+            ("mlx5_1:1:0:0", "mlx5_1:1 mlx5_10:1"),
+            ("=mlx5_1:2:0:1", "mlx5_1:2"),
+            // since 2.30.7
+            ("=mlx5_1::0", both),
+            ("^mlx5_10", both),
+            ("^=mlx5_1", "mlx5_10:1"),
+            // an empty list is no filter
+            ("=", all),
+            ("^", ""),
+            ("=mlx5_1:2, mlx5_10:1", "mlx5_1:2"),
+            // as atoi(3) reads
+            ("=mlx5_1: 2 ,mlx5_10:-1", "mlx5_1:2 mlx5_10:1"),
+            // any port
+            ("=mlx5_1:-1", both),
+        ] {
+            assert_eq!(admitted("NCCL_IB_HCA", list), expected, "`{list}`");
+        }
     }
 
     #[test]
     fn the_others_have_their_own_rules() {
-        assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_1:2"), ["mlx5_1:2"]);
-        assert_eq!(admitted("NVSHMEM_HCA_LIST", "^mlx5_1"), ["mlx5_10:1"]);
-        assert_eq!(
-            admitted("MC_TE_FILTERS", "mlx5_1, mlx5_2"),
-            ["mlx5_1:1", "mlx5_1:2"]
-        );
-        assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "MLX5_1").len(), 3);
-        assert_eq!(
-            admitted("FI_VERBS_DEVICE_NAME", "mlx5_1,mlx5_10").len(),
-            0,
-            "it is no list"
-        );
-        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi1"), ["cxi1:1"]);
-    }
-
-    #[test]
-    fn libfabric_takes_a_cxi_device_whose_name_stands_anywhere_in_the_value() {
-        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi10"), ["cxi1:1"]);
-        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi0,cxi2"), [""; 0]);
-        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi20"), [""; 0]);
-        for ignored in ["cxi0,hsn1", "cxi0, cxi2", "cxi00", "cxi100", "cxi200"] {
-            assert_eq!(
-                admitted("FI_CXI_DEVICE_NAME", ignored),
-                ["cxi1:1"],
-                "{ignored}"
-            );
+        let (both, all) = ("mlx5_1:1 mlx5_1:2", "mlx5_1:1 mlx5_1:2 mlx5_10:1");
+        for (name, list, expected) in [
+            ("NVSHMEM_HCA_LIST", "mlx5_1:2", "mlx5_1:2"),
+            ("NVSHMEM_HCA_LIST", "^mlx5_1", "mlx5_10:1"),
+            ("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 ", "mlx5_10:1"),
+            ("MC_TE_FILTERS", "mlx5_1, mlx5_2", both),
+            ("MC_TE_FILTERS", "mlx5_10, mlx5_1", all),
+            ("FI_VERBS_DEVICE_NAME", "MLX5_1", all),
+            // it is no list
+            ("FI_VERBS_DEVICE_NAME", "mlx5_1,mlx5_10", ""),
+            // a device whose name stands anywhere in the value
+            ("FI_CXI_DEVICE_NAME", "cxi1", "cxi1:1"),
+            ("FI_CXI_DEVICE_NAME", "cxi10", "cxi1:1"),
+            ("FI_CXI_DEVICE_NAME", "cxi0,cxi2", ""),
+            ("FI_CXI_DEVICE_NAME", "cxi20", ""),
+            // libfabric ignores these
+            ("FI_CXI_DEVICE_NAME", "cxi0,hsn1", "cxi1:1"),
+            ("FI_CXI_DEVICE_NAME", "cxi0, cxi2", "cxi1:1"),
+            ("FI_CXI_DEVICE_NAME", "cxi00", "cxi1:1"),
+            ("FI_CXI_DEVICE_NAME", "cxi100", "cxi1:1"),
+            ("FI_CXI_DEVICE_NAME", "cxi200", "cxi1:1"),
+        ] {
+            assert_eq!(admitted(name, list), expected, "{name}={list}");
         }
     }
 

@@ -10,7 +10,7 @@ pub mod uses;
 use lists::{LISTS, List, begins};
 use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
 use nic_placement_core::gpus::{positions, unequal};
-use nic_placement_core::libraries::wanted::{Fabric, is_variable_name};
+use nic_placement_core::libraries::wanted::Fabric;
 use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::step::program::program_name;
@@ -22,31 +22,14 @@ use uses::left_out;
 /// Words of a program's command that [`Checked`] knows.
 pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
-pub fn variables() -> impl Iterator<Item = &'static str> {
-    let lists = LISTS.into_iter().map(|(_, list)| list.variable);
-    let others = DOUBTS
-        .iter()
-        .flat_map(|(_, doubts)| *doubts)
-        .flat_map(|(variables, _)| variables.split_whitespace());
-    let rows = rows()
-        .flat_map(|row| row.names())
-        .filter(|name| is_variable_name(name));
-    lists.chain(others).chain(rows).chain([
-        DEVICE_ORDER,
-        "CUDA_VISIBLE_DEVICES",
-        CROSS_NIC,
-        PXN_LEVEL,
-    ])
-}
-
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 
 /// A variable, with those that are read with it; and what looks wrong in its value.
-type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
+pub type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 
-const DOUBTS: [(&str, &[Doubt]); 4] = [
+pub const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
     ("NCCL", nccl::DOUBTS),
     (
@@ -60,27 +43,22 @@ const DOUBTS: [(&str, &[Doubt]); 4] = [
 ];
 
 pub struct Checked<'a> {
-    /// the task's environment, [`variables`] of it at least
+    /// the task's environment
     pub present: &'a Present,
     pub topology: &'a Topology,
-    /// its map
     pub node: &'a NodePlacement,
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
     /// words of the program's command that matter
     pub words: &'a [&'static str],
-    /// does the task get CPUs of ours?
     pub is_bound: bool,
     pub fabric: Fabric,
-    /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
-    /// reads a file with the task's rights
     pub read: ReadFile<'a>,
 }
 
 impl<'a> Checked<'a> {
-    /// A variable's value, if it is not empty.
     fn value(&self, name: &str) -> Option<&'a str> {
         let value = self.present.get(name)?;
         (!value.is_empty()).then_some(value)
@@ -147,15 +125,12 @@ fn number(value: &str) -> Option<i64> {
     value.trim().parse().ok()
 }
 
-/// The text, if this holds.
 fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
     is_wrong.then(|| text.into()).into_iter().collect()
 }
 
-/// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
 const MAX_REPORTED: usize = 4;
 
-/// Of the first few wrong entries one by one, and how many more there are.
 fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,
@@ -177,7 +152,6 @@ fn entries_in_doubt<E: PartialEq>(
     texts
 }
 
-/// What is wrong with an entry whose name has a space before or behind it.
 fn space_in(name: &str, entry: &str) -> Option<String> {
     let has_space = name.trim() != name && !name.trim().is_empty();
     let shown = Shown::word(entry.trim(), 64);

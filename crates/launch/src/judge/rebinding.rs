@@ -7,7 +7,6 @@
 #[derive(Debug)]
 pub struct Row {
     pub when: &'static str,
-    /// by what it is recognised
     pub conditions: &'static str,
     /// the program and its release
     pub of: &'static str,
@@ -34,7 +33,6 @@ pub fn rows() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// The names in its conditions: the variables, and the beginning of a word.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.conditions
             .split(' ')

@@ -31,20 +31,16 @@ impl fmt::Display for Whose {
     }
 }
 
-/// The NICs that one library will use by a list that is not ours.
 pub struct Use {
     pub reader: &'static str,
     pub variable: &'static str,
     pub whose: Whose,
-    /// the ports, best first
     pub ports: Vec<UsedPort>,
-    /// the plan's ports, for the comparison
     planned: Vec<String>,
 }
 
 pub struct UsedPort {
     pub rail: Rail,
-    /// the nearest path from one of the task's GPUs
     pub path: PathType,
     /// its bandwidth for a task alone, in percent of the plan's best port, if rates are known
     pub percent: Option<u64>,
@@ -52,7 +48,6 @@ pub struct UsedPort {
 }
 
 impl Use {
-    /// Is every port one that the plan chose for this task?
     pub fn is_as_planned(&self) -> bool {
         !self.ports.is_empty()
             && self
@@ -115,7 +110,6 @@ pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     uses
 }
 
-/// The NICs that a report adds to a task's: those that are not the plan's.
 pub fn others(uses: &[Use]) -> String {
     uses.iter()
         .filter(|of| !of.is_as_planned())
@@ -191,7 +185,6 @@ fn uses(
     }
 }
 
-/// The ports that the library will use of those that its list admits.
 fn used(
     plan: &Plan,
     gpus: &[GpuIndex],
@@ -242,7 +235,6 @@ fn used(
     ports
 }
 
-/// Why the map has no such rail.
 pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     let excluded = node.excluded.iter().find(|excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)

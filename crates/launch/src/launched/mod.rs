@@ -53,7 +53,6 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
     )
 }
 
-/// The process as a task of a step that its launcher started.
 pub struct LaunchedProcess {
     pub task: Task,
     pub note: Option<String>,
@@ -141,7 +140,6 @@ fn is_first_far(node: &Topology, gpus: &TaskGpus, cpus: &CpuSet) -> bool {
     first == Some(gpu) && near.is_some_and(|near| !is_near(near))
 }
 
-/// Has the step around this process set its variables?
 fn is_in_a_placed_step(present: &Present) -> bool {
     present
         .get(marker::NAME)

@@ -3,18 +3,16 @@
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::step::{GpuGrant, TaskGpus};
+use nic_placement_core::step::{GpuGrant, NODE_NAME, TaskGpus};
 use nic_placement_core::topology::Topology;
+use nic_placement_process::admin::hostname;
 
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
 
 struct LauncherKind {
-    /// the process's number on its node
     local: &'static str,
-    /// how many processes there are on the node: the first that is a count
     counts: &'static [&'static str],
-    /// its number among all, and how many these are
     world: [&'static str; 2],
 }
 
@@ -115,7 +113,6 @@ pub struct Numbering {
     pub repeats_slurm: bool,
     pub(super) global: u32,
     pub(super) total: u32,
-    /// a number that is not understood
     pub doubt: Option<String>,
 }
 
@@ -125,13 +122,11 @@ impl Numbering {
         self.rank.as_ref().is_none_or(|rank| rank.number == 0)
     }
 
-    /// Did Slurm start it, with no launcher between?
     pub fn is_slurms(&self) -> bool {
         self.variable == Some(SLURM)
     }
 }
 
-/// By the user's own words, else by the innermost launcher that gives a number.
 pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) -> Numbering {
     let launchers = launchers(values);
     let innermost = innermost(values, &launchers);
@@ -177,6 +172,14 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     }
 }
 
+/// Has a launcher brought Slurm's name of another node? Both Hydras lay the variables of mpiexec's
+/// node over those of their daemon's step (MPICH 5.0.2, Intel MPI 2021.19, run).
+pub fn has_brought_a_node(values: &Present) -> bool {
+    let innermost = innermost(values, &launchers(values));
+    innermost.is_some_and(|launcher| launcher.local != SLURM)
+        && hostname().split('.').next() != values.get(NODE_NAME).map(String::as_str)
+}
+
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
     let is_passed_over = |launcher: &&LauncherKind| {
         if is_slurms_task(values) {
@@ -211,7 +214,6 @@ fn innermost(
     (innermost.local != SLURM || innermost.count(values).is_some()).then_some(innermost)
 }
 
-/// The number by the user's word or the launcher's, the count by these or another's.
 fn rank(
     values: &Present,
     local_rank: Option<u32>,
@@ -354,13 +356,11 @@ fn virtual_number(values: &Present) -> Option<u32> {
 
 /// A process among those that a launcher started on its node.
 pub struct Rank {
-    /// from 0
     pub number: u32,
     /// number of processes; `None` if neither a launcher nor the user says it
     pub of: Option<u32>,
     /// the variable or option that gave the number, such as `LOCAL_RANK=3`
     pub said: String,
-    /// true if the user named the number, false for a launcher
     pub by_user: bool,
 }
 

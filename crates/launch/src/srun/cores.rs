@@ -26,12 +26,10 @@ impl Sockets {
         sockets.iter().all(is_alike).then_some(Sockets(sockets))
     }
 
-    /// Cores of each.
     pub fn size(&self) -> usize {
         self.0[0].len()
     }
 
-    /// The CPUs of the first cores of each.
     pub fn cpus(&self, counts: &[usize]) -> CpuSet {
         let sockets = self.0.iter().zip(counts);
         let cores = sockets.flat_map(|(cores, count)| &cores[..*count]);
@@ -42,11 +40,9 @@ impl Sockets {
 pub(super) struct Layout<'a> {
     pub sockets: &'a Sockets,
     pub tasks: usize,
-    /// CPUs of each
     pub each: usize,
     /// CPUs of a core that Slurm counts
     pub threads: usize,
-    /// fill a socket before the next
     pub by_block: bool,
     pub is_later: bool,
 }

@@ -50,6 +50,8 @@ pub fn plan(line: &SrunLine, node: &Topology, is_later: bool) -> Result<(Step, V
         "distribution",
         &["block", "cyclic", "block:cyclic", "block:block"],
     )?;
+    let cpu_bind = line.one_of("cpu-bind", &["none", "cores", "threads"])?;
+    let gpu_bind = line.one_of("gpu-bind", &["none", "closest"])?;
     let layout = Layout {
         sockets: &sockets,
         tasks: tasks as usize,
@@ -84,7 +86,6 @@ pub fn plan(line: &SrunLine, node: &Topology, is_later: bool) -> Result<(Step, V
     let counts = counts
         .ok_or("Slurm's choice of cores for such a line is not modelled: add `--exclusive`")?;
     let step_cpus = sockets.cpus(&counts);
-    let cpu_bind = line.one_of("cpu-bind", &["none", "cores", "threads"])?;
     let masks = match cpu_bind {
         Some("none") => vec![step_cpus.clone(); layout.tasks],
         Some(_) if layout.each % threads != 0 => {
@@ -94,7 +95,6 @@ pub fn plan(line: &SrunLine, node: &Topology, is_later: bool) -> Result<(Step, V
         }
         _ => layout.masks(&counts),
     };
-    let gpu_bind = line.one_of("gpu-bind", &["none", "closest"])?;
     let per_task = per_task.filter(|_| tasks > 1 && gpu_bind.is_none());
     let rule = per_task.map(|each| format!("per_task:{each}"));
     let rule = rule.or(gpu_bind.filter(|rule| *rule != "none").map(str::to_string));

@@ -15,7 +15,7 @@ pub mod registered;
 pub mod root;
 mod route;
 #[cfg(test)]
-#[path = "../../../formats/src/synthesise.rs"]
+#[path = "../../../../testing/src/synthesise.rs"]
 pub(crate) mod synthesise;
 #[cfg(test)]
 mod tests;

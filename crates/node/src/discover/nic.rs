@@ -57,12 +57,6 @@ impl Discovery<'_> {
                 netdevs = root.list(&format!("{parent}/net"), |_| true);
             }
             netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
-            let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
-            // a capture may lack the class
-            let listed = || {
-                let directory = format!("{}/infiniband_verbs", parent.filter(|_| full)?);
-                root.list(&directory, is_uverbs).into_iter().next()
-            };
             ports.retain(|(port, gid)| gid.is_some() || !has_no_gids(root, &path, port));
             let driver = parent.and_then(|parent| target_name(root, &format!("{parent}/driver")));
             let kind = match driver.as_deref() {
@@ -72,7 +66,7 @@ impl Discovery<'_> {
             let mut nic = Nic {
                 address,
                 ports: ports.into_iter().map(|(port, _)| port).collect(),
-                uverbs: uverbs.or_else(listed),
+                uverbs: parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name)),
                 netdevs,
                 ..Nic::new(name, kind)
             };

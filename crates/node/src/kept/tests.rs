@@ -10,24 +10,28 @@ use crate::{Scope, read_root};
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
-use nic_placement_topology::PortState;
+use nic_placement_topology::{LinkLayer, Nic, NicKind, PortState};
 use proptest::prelude::*;
 
 const BOOT: &str = "5f2a5e2e-64a4-4a3e-9a71-0a4c3a1d7a10";
 
-/// What a kernel shows on that machine, of this boot.
+/// A tree of that machine in this boot, with its interfaces up.
 fn shown(machine: &str) -> Manifest {
-    let mut manifest = synthesise(&platform::model(machine).unwrap());
-    manifest.insert(BOOT_ID, Entry::File(BOOT.to_string()));
-    for nic in platform::model(machine).unwrap().nics {
-        for netdev in nic.netdevs {
-            manifest.insert(
-                &format!("sys/class/net/{netdev}/operstate"),
-                Entry::File("up".to_string()),
-            );
-        }
+    let model = platform::model(machine).unwrap();
+    let mut manifest = synthesise(&model);
+    insert(&mut manifest, BOOT_ID, BOOT);
+    for netdev in model.nics.iter().flat_map(|nic| &nic.netdevs) {
+        insert(
+            &mut manifest,
+            &format!("sys/class/net/{netdev}/operstate"),
+            "up",
+        );
     }
     manifest
+}
+
+fn insert(manifest: &mut Manifest, path: &str, text: &str) {
+    manifest.insert(path, Entry::File(text.to_string()));
 }
 
 fn made(manifest: &Manifest) -> NodeFile {
@@ -43,18 +47,15 @@ fn settled(manifest: &Manifest, node: NodeFile, boottime: u64) -> Result<Kept, S
 /// The machines whose `/sys` was recorded.
 fn recorded() -> Vec<(String, Manifest)> {
     let folder = std::path::Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines");
-    let files = std::fs::read_dir(folder).unwrap().flat_map(|machine| {
-        std::fs::read_dir(machine.unwrap().path())
-            .unwrap()
-            .map(|file| file.unwrap().path())
-    });
-    let machines = files.filter(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "machine")
-    });
+    let entries = |folder: std::path::PathBuf| {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let files = entries(folder).flat_map(entries);
+    let machines = files.filter(|path| path.extension().is_some_and(|end| end == "machine"));
     let read = |path: std::path::PathBuf| {
         let mut manifest = Manifest::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        manifest.insert(BOOT_ID, Entry::File(BOOT.to_string()));
+        insert(&mut manifest, BOOT_ID, BOOT);
         (path.display().to_string(), manifest)
     };
     machines.map(read).collect()
@@ -77,17 +78,10 @@ fn every_known_machine_comes_back_from_its_file_and_is_mapped_as_if_it_were_read
         let (live, _) = read_root(&root, Scope::Placement, Provenance::ThisSystem);
         let [kept, live] = [kept.topology, live].map(|topology| {
             let map = policy::map(&topology, &Wish::default());
+            let agreement = Agreement::of(&topology, &map);
             let rails: Vec<String> = map.rails.iter().map(ToString::to_string).collect();
-            let choices = map.numbered_gpus().map(|(index, _)| map.gpu(index));
-            let of_gpus: Vec<Vec<String>> = choices
-                .map(|gpu| {
-                    gpu.choices
-                        .iter()
-                        .map(|choice| map.rail(choice.rail).to_string())
-                        .collect()
-                })
-                .collect();
-            (rails, of_gpus, Agreement::of(&topology, &map))
+            let choices = map.gpus.into_iter().map(|gpu| gpu.choices);
+            (rails, choices.collect::<Vec<_>>(), agreement)
         });
         assert_eq!(kept, live, "{machine}");
     }
@@ -97,143 +91,103 @@ fn every_known_machine_comes_back_from_its_file_and_is_mapped_as_if_it_were_read
 fn a_file_of_another_boot_too_old_or_of_a_later_time_is_not_used() {
     let manifest = shown("dgx-h100");
     let node = made(&manifest);
-    assert!(settled(&manifest, node.clone(), 1000).is_ok());
-    let why = |boottime| settled(&manifest, node.clone(), boottime).unwrap_err();
-    assert_eq!(
-        why(1001),
-        "the node file is 901 s old, and 900 s may be: a refresh that hangs?"
-    );
-    assert_eq!(
-        why(97),
-        "the node file says that it was written 3 s from now"
-    );
     let mut rebooted = manifest.clone();
-    rebooted.insert(BOOT_ID, Entry::File("another".to_string()));
-    let why = settled(&rebooted, node, 100).unwrap_err();
-    assert_eq!(
-        why,
-        "the node file was written before this system was started, or by another"
-    );
+    insert(&mut rebooted, BOOT_ID, "another");
+    for (manifest, boottime, start) in [
+        (&manifest, 1000, None),
+        (&manifest, 1001, Some("the node file is 901 s old")),
+        (&manifest, 97, Some("the node file says that")),
+        (&rebooted, 100, Some("the node file was written")),
+    ] {
+        let found = settled(manifest, node.clone(), boottime);
+        match start {
+            None => assert!(found.is_ok(), "{boottime}"),
+            Some(start) => assert!(found.unwrap_err().starts_with(start), "{boottime}"),
+        }
+    }
 }
 
 #[test]
-fn a_device_that_came_went_or_is_another_is_told_by_what_is_registered() {
+fn a_device_that_came_went_or_is_another_is_told_by_the_registered_ones() {
     let manifest = shown("dgx-h100");
     let node = made(&manifest);
-    let why = |change: &dyn Fn(&mut NodeFile)| {
+    let (nics, gpus) = ("sys/class/infiniband", "proc/driver/nvidia/gpus");
+    for (folder, from, to, end) in [
+        (nics, "mlx5_3:0 ", "", "/mlx5_3` is new"),
+        (nics, "mlx5_3:0", "mlx5_3", "/mlx5_3` is new"),
+        (nics, "mlx5_3:0", "mlx5_3:0 mlx5_39:7", "/mlx5_39` is gone"),
+        (nics, "mlx5_3:0", "mlx5_3:7", "/mlx5_3` is not what it was"),
+        (
+            gpus,
+            "0000:1b:00.0:0",
+            "0000:1b:00.0:7",
+            "/0000:1b:00.0` is not what it was",
+        ),
+        // the folder as a whole is not, or was not registered
+        (gpus, "", "", "/0000:1b:00.0` is new"),
+        ("sys/class/cxi", "", "cxi0:1", "/cxi0` is gone"),
+    ] {
         let mut node = node.clone();
-        change(&mut node);
-        settled(&manifest, node, 100).unwrap_err()
-    };
-    let edit = |folder: &str, from: &str, to: &str| {
-        why(&|node| {
-            let entries = node.registered.get_mut(folder).unwrap();
-            assert!(entries.contains(from), "{entries}");
-            *entries = entries.replacen(from, to, 1);
-        })
-    };
-    let nics = "sys/class/infiniband";
-    let new = edit(nics, "mlx5_3:0 ", "");
-    assert_eq!(
-        new,
-        "the node is not as the node file says: `/sys/class/infiniband/mlx5_3` is new"
-    );
-    let gone = edit(nics, "mlx5_3:0", "mlx5_3:0 mlx5_39:7");
-    assert!(
-        gone.ends_with("`/sys/class/infiniband/mlx5_39` is gone"),
-        "{gone}"
-    );
-    let other = edit(nics, "mlx5_3:0", "mlx5_3:7");
-    assert!(
-        other.ends_with("`/sys/class/infiniband/mlx5_3` is not what it was"),
-        "{other}"
-    );
-    let gpus = "proc/driver/nvidia/gpus";
-    let other = edit(gpus, "0000:1b:00.0:0", "0000:1b:00.0:7");
-    assert!(
-        other.ends_with("`/proc/driver/nvidia/gpus/0000:1b:00.0` is not what it was"),
-        "{other}"
-    );
-    let all = why(&|node| drop(node.registered.remove(gpus)));
-    assert!(
-        all.ends_with("`/proc/driver/nvidia/gpus/0000:1b:00.0` is new"),
-        "{all}"
-    );
-    let odd = edit(nics, "mlx5_3:0", "mlx5_3");
-    assert!(
-        odd.ends_with("`/sys/class/infiniband/mlx5_3` is new"),
-        "{odd}"
-    );
-    let folder = why(&|node| {
-        drop(
-            node.registered
-                .insert("sys/class/cxi".to_string(), "cxi0:1".to_string()),
-        )
-    });
-    assert!(
-        folder.ends_with("`/sys/class/cxi/cxi0` is gone"),
-        "{folder}"
-    );
+        let entries = node.registered.remove(folder).unwrap_or_default();
+        assert!(entries.contains(from), "{entries}");
+        let changed = match from {
+            "" => to.to_string(),
+            from => entries.replacen(from, to, 1),
+        };
+        if !changed.is_empty() {
+            node.registered.insert(folder.to_string(), changed);
+        }
+        let why = settled(&manifest, node, 100).unwrap_err();
+        assert!(why.ends_with(&format!("`/{folder}{end}")), "{why}");
+    }
 }
 
 /// A node whose NICs are RoCE.
 fn roce() -> (Manifest, NodeFile, String, String) {
-    let name = platform::names().find(|name| {
-        let nics = platform::model(name).unwrap().nics;
-        nics.iter().any(|nic| interface_of(nic).is_some())
-    });
-    let manifest = shown(name.expect("one of the machines has RoCE"));
+    let has_roce = |name: &&str| {
+        platform::model(name)
+            .unwrap()
+            .nics
+            .iter()
+            .any(|nic| interface_of(nic).is_some())
+    };
+    let manifest = shown(platform::names().find(has_roce).unwrap());
     let node = made(&manifest);
-    let of = node
-        .topology
-        .nics
-        .iter()
-        .find_map(|nic| Some((nic.name.to_string(), interface_of(nic)?)));
+    let mut nics = node.topology.nics.iter();
+    let of = nics.find_map(|nic| Some((nic.name.to_string(), interface_of(nic)?)));
     let (nic, interface) = of.unwrap();
     (manifest, node, nic, interface)
 }
 
-fn interface_of(nic: &nic_placement_topology::Nic) -> Option<String> {
-    let ethernet = nic.ports.len() == 1
-        && nic.ports[0].link_layer == nic_placement_topology::LinkLayer::Ethernet;
-    let verbs = nic.kind == nic_placement_topology::NicKind::Verbs && ethernet;
-    nic.netdevs
-        .first()
-        .filter(|_| verbs && nic.netdevs.len() == 1)
-        .cloned()
+fn interface_of(nic: &Nic) -> Option<String> {
+    let is_roce = nic.ports.len() == 1 && nic.ports[0].link_layer == LinkLayer::Ethernet;
+    let is_one = is_roce && nic.kind == NicKind::Verbs && nic.netdevs.len() == 1;
+    nic.netdevs.first().filter(|_| is_one).cloned()
 }
 
 #[test]
 fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
-    let (mut manifest, mut node, nic, interface) = roce();
+    let (mut manifest, mut node, name, interface) = roce();
     let operstate = format!("sys/class/net/{interface}/operstate");
     assert_eq!(node.links.get(&interface).map(String::as_str), Some("up"));
     let state = |kept: &Kept| {
-        kept.topology
-            .nics
-            .iter()
-            .find(|found| found.name == nic.as_str())
-            .unwrap()
-            .ports[0]
-            .state
+        let mut nics = kept.topology.nics.iter();
+        nics.find(|nic| nic.name == *name).unwrap().ports[0].state
     };
-    assert_eq!(
-        state(&settled(&manifest, node.clone(), 100).unwrap()),
-        PortState::Active
-    );
     for (now, expected) in [
         ("down", PortState::Down),
         ("lowerlayerdown", PortState::Down),
         ("unknown", PortState::Active),
         ("dormant", PortState::Active),
+        ("up", PortState::Active),
     ] {
-        manifest.insert(&operstate, Entry::File(now.to_string()));
+        insert(&mut manifest, &operstate, now);
         let kept = settled(&manifest, node.clone(), 100).unwrap();
         assert_eq!(state(&kept), expected, "{now}");
         let told = kept
             .diagnostics
             .iter()
-            .any(|told| told.to_string().contains(&nic));
+            .any(|told| told.to_string().contains(&name));
         assert_eq!(
             told,
             expected == PortState::Down,
@@ -241,15 +195,9 @@ fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
             kept.diagnostics
         );
     }
-    manifest.insert(&operstate, Entry::File("up".to_string()));
     node.links.insert(interface.clone(), "down".to_string());
-    let down = node
-        .topology
-        .nics
-        .iter_mut()
-        .find(|found| found.name == nic.as_str())
-        .unwrap();
-    down.ports[0].state = PortState::Down;
+    let mut nics = node.topology.nics.iter_mut();
+    nics.find(|nic| nic.name == *name).unwrap().ports[0].state = PortState::Down;
     let why = settled(&manifest, node.clone(), 100).unwrap_err();
     assert!(
         why.ends_with(&format!("the link of `{interface}` came up")),
@@ -281,51 +229,37 @@ fn mig_instances_and_a_missing_uuid_are_read_at_the_step() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_with_what_is_wrong() {
+fn a_damaged_file_is_refused_with_its_fault() {
     let bytes = to_bytes(&made(&shown("dgx-h100")));
-    let why = |bytes: &[u8]| {
-        cache::from_bytes(bytes, Provenance::ThisSystem)
-            .unwrap_err()
-            .to_string()
-    };
-    let damaged = "it is damaged: its checksum is that of other bytes";
     let head = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    let refused = |bytes: &[u8], start: &str| {
+        let why = cache::from_bytes(bytes, Provenance::ThisSystem).unwrap_err();
+        assert!(why.to_string().starts_with(start), "{why}");
+    };
+    let damaged = "it is damaged: its checksum";
     for end in (head..bytes.len()).step_by(97) {
-        assert_eq!(why(&bytes[..end]), damaged, "{end}");
+        refused(&bytes[..end], damaged);
         let mut changed = bytes.clone();
         changed[end] ^= 0x10;
-        assert_eq!(why(&changed), damaged, "{end}");
+        refused(&changed, damaged);
     }
-    assert_eq!(why(&[&bytes[..], b"\0"].concat()), damaged);
-    let foreign = "it is no node file: expected one that `nic-placement refresh` wrote";
+    refused(&[&bytes[..], b"\0"].concat(), damaged);
     for other in [
-        &b""[..],
-        b"nic-placement node",
-        b"{\"format\": \"nic-placement node\", \"version\": 2}",
+        "",
+        "nic-placement node",
+        r#"{"format": "nic-placement node", "version": 2}"#,
     ] {
-        assert_eq!(why(other), foreign);
+        refused(other.as_bytes(), "it is no node file");
     }
-    let of_version = |version: &str| {
-        [
-            b"nic-placement node file ",
-            version.as_bytes(),
-            &bytes[head - 1..],
-        ]
-        .concat()
-    };
     for (version, shown) in [("99.1.0-7", "99.1.0-7"), ("1\u{1b}[2J", "1"), ("", "")] {
-        let why = why(&of_version(version));
-        assert!(
-            why.starts_with(&format!(
-                "it is a node file of version `{shown}`, expected `"
-            )),
-            "{why}"
-        );
+        let first = format!("nic-placement node file {version}");
+        let start = format!("it is a node file of version `{shown}`");
+        refused(&[first.as_bytes(), &bytes[head - 1..]].concat(), &start);
     }
     assert!(bytes.starts_with(cache::MAGIC));
 }
 
-/// What stands behind the checksum.
+/// The bytes behind the checksum.
 fn content(machine: &str) -> Vec<u8> {
     let whole = to_bytes(&made(&shown(machine)));
     let head = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
@@ -333,18 +267,15 @@ fn content(machine: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_changes_only_together_with_its_version() {
+fn the_written_form_changes_only_together_with_its_version() {
     let whole = to_bytes(&made(&shown("gh200")));
     let line = whole.split(|&byte| byte == b'\n').next().unwrap();
-    let known = (
-        String::from_utf8_lossy(line).into_owned(),
-        crc32fast::hash(&content("gh200")),
-    );
     // another checksum: raise the number behind the release, then write both here
     assert_eq!(
-        known,
-        ("nic-placement node file 1.0.0-4".to_string(), 1825032055)
+        String::from_utf8_lossy(line),
+        "nic-placement node file 1.0.0-4"
     );
+    assert_eq!(crc32fast::hash(&content("gh200")), 1825032055);
 }
 
 proptest! {

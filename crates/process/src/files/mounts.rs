@@ -186,24 +186,18 @@ mod tests {
             ("6 3 0:50 / /home rw - tmpfs tmpfs rw", Kind::Local),
             ("6 3 0:50 / /home rw - fuse x rw", Kind::Fuse),
         ] {
-            assert_eq!(
-                mounts(&[&NODE[..], &[cover]].concat()).kind("/home/alice"),
-                expected,
-                "{cover}"
-            );
+            let covered = mounts(&[&NODE[..], &[cover]].concat());
+            assert_eq!(covered.kind("/home/alice"), expected, "{cover}");
         }
     }
 
     #[test]
     fn the_root_is_local_whatever_it_is_and_a_table_that_says_nothing_is_not() {
         let are_local = |table: &str| Mounts::new(table).are_local();
-        assert!(are_local(
-            "1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n"
-        ));
-        assert_eq!(
-            mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]).kind("/root/x"),
-            Kind::Local
-        );
+        let image = "1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n";
+        assert!(are_local(image));
+        let by_nfs = mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]);
+        assert_eq!(by_nfs.kind("/root/x"), Kind::Local);
         assert!(!are_local("nonsense\n") && !are_local(""));
         assert_eq!(mounts(&[]).kind("/root/x"), Kind::Remote);
     }
@@ -224,17 +218,7 @@ mod tests {
 
     #[test]
     fn file_systems_of_other_machines_and_unknown_ones_are_remote() {
-        for name in [
-            "nfs",
-            "nfs4",
-            "lustre",
-            "gpfs",
-            "beegfs",
-            "ceph",
-            "cifs",
-            "9p",
-            "of-the-future",
-        ] {
+        for name in "nfs nfs4 lustre gpfs beegfs ceph cifs 9p of-the-future".split(' ') {
             assert_eq!(kind(name), Kind::Remote, "{name}");
         }
         for name in ["fuse", "fuseblk", "fuse.glusterfs", "virtiofs"] {

@@ -121,46 +121,41 @@ mod tests {
 
     impl FileSystems for Node {
         fn mounts(&mut self) -> String {
-            let later = self
-                .later
-                .filter(|_| self.asked.iter().any(|asked| asked.starts_with("enter ")));
-            self.mounts
-                .iter()
-                .copied()
-                .chain(later)
-                .map(|line| format!("{line}\n"))
-                .collect()
+            let entered = self.asked.iter().any(|asked| asked.starts_with("enter "));
+            let later = self.later.filter(|_| entered);
+            let lines = self.mounts.iter().copied().chain(later);
+            lines.map(|line| format!("{line}\n")).collect()
         }
 
         fn local(&mut self, path: &str) -> Standing {
             let below = format!("{path}/");
+            let is_above = self.files.iter().any(|(file, _)| file.starts_with(&below));
             match self.files.iter().find(|(file, _)| *file == path) {
                 Some((_, "")) => Standing::File,
                 Some((_, target)) => Standing::Link(target.to_string()),
-                None if self.files.iter().any(|(file, _)| file.starts_with(&below)) => {
-                    Standing::Directory
-                }
+                None if is_above => Standing::Directory,
                 None => Standing::Nothing,
             }
         }
 
         fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
             self.asked.push(path.to_string());
-            if self.is_deaf {
-                Err("deaf")
-            } else {
-                Ok(self.local(path))
-            }
+            let standing = self.local(path);
+            (!self.is_deaf).then_some(standing).ok_or("deaf")
         }
 
         fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
             self.asked.push(format!("enter {path}"));
-            if self.is_deaf {
-                Err("deaf")
-            } else {
-                Ok(Standing::Directory)
-            }
+            (!self.is_deaf).then_some(Standing::Directory).ok_or("deaf")
         }
+    }
+
+    fn local(path: &str) -> End {
+        End::Local(path.to_string())
+    }
+
+    fn remote(path: &str) -> End {
+        End::Remote(path.to_string())
     }
 
     const ROOT: &str = "1 0 8:1 / / rw - ext4 /dev/sda1 rw";
@@ -171,23 +166,19 @@ mod tests {
     #[test]
     fn a_file_of_this_node_is_left_to_its_reader_whatever_else_is_mounted() {
         let mut there = node(&[ROOT, NFS, FUSE], &[("/home/a/f", "")]);
-        assert_eq!(
-            walk("/home/a/f", &mut there),
-            End::Local("/home/a/f".to_string())
-        );
-        assert_eq!(walk("/home/a/none", &mut there), End::Nothing);
-        assert_eq!(walk("/home/a/f/none", &mut there), End::Nothing);
-        assert_eq!(
-            walk("/home/a", &mut there),
-            End::Nothing,
-            "a directory is no file"
-        );
+        // a directory is no file
+        for (path, end) in [
+            ("/home/a/f", local("/home/a/f")),
+            ("/home/a/none", End::Nothing),
+            ("/home/a/f/none", End::Nothing),
+            ("/home/a", End::Nothing),
+        ] {
+            assert_eq!(walk(path, &mut there), end, "{path}");
+        }
         assert!(there.asked.is_empty());
-        assert_eq!(
-            walk("/whatever", &mut node(&[ROOT], &[])),
-            End::Local("/whatever".to_string()),
-            "it is asked as it always was"
-        );
+        // its reader asks as ever
+        let any = walk("/whatever", &mut node(&[ROOT], &[]));
+        assert_eq!(any, local("/whatever"));
     }
 
     #[test]
@@ -201,11 +192,8 @@ mod tests {
         for path in ["/fuse/f", "/home/a/f", "/u/l", "/u/./../fuse/f", "/nfs/l"] {
             let mut there = node(&[ROOT, NFS, FUSE], files);
             assert_eq!(walk(path, &mut there), End::Unanswered(ON_FUSE), "{path}");
-            assert!(
-                there.asked.iter().all(|asked| asked.starts_with("/nfs/")),
-                "{path}: {:?}",
-                there.asked
-            );
+            let by_nfs = there.asked.iter().all(|asked| asked.starts_with("/nfs/"));
+            assert!(by_nfs, "{path}: {:?}", there.asked);
         }
     }
 
@@ -219,31 +207,20 @@ mod tests {
             ("/etc/f", ""),
         ];
         let mut there = node(&[ROOT, NFS], files);
-        assert_eq!(
-            walk("/home/a/f", &mut there),
-            End::Remote("/nfs/a/f".to_string())
-        );
+        assert_eq!(walk("/home/a/f", &mut there), remote("/nfs/a/f"));
         assert_eq!(there.asked, ["/nfs/a", "/nfs/a/f"]);
-        assert_eq!(
-            walk("/nfs/a/l", &mut there),
-            End::Remote("/nfs/a/f".to_string())
-        );
-        assert_eq!(
-            walk("/nfs/a/out", &mut there),
-            End::Local("/etc/f".to_string())
-        );
+        assert_eq!(walk("/nfs/a/l", &mut there), remote("/nfs/a/f"));
+        assert_eq!(walk("/nfs/a/out", &mut there), local("/etc/f"));
         assert_eq!(walk("/nfs/b/f", &mut there), End::Nothing);
         there.is_deaf = true;
         assert_eq!(walk("/nfs/a/f", &mut there), End::Unanswered("deaf"));
     }
 
     #[test]
-    fn what_automount_brings_is_looked_at_anew() {
+    fn a_mount_that_automount_brings_is_looked_at_anew() {
+        let by_nfs = "3 2 0:41 / /home/a rw - nfs server:/a rw";
         for (later, expected) in [
-            (
-                "3 2 0:41 / /home/a rw - nfs server:/a rw",
-                End::Remote("/home/a/f".to_string()),
-            ),
+            (by_nfs, remote("/home/a/f")),
             (
                 "3 2 0:41 / /home/a rw - fuse.x x rw",
                 End::Unanswered(ON_FUSE),
@@ -262,9 +239,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_links_leads_nowhere() {
-        assert_eq!(
-            walk("/a", &mut node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")])),
-            End::Nothing
-        );
+        let mut circle = node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")]);
+        assert_eq!(walk("/a", &mut circle), End::Nothing);
     }
 }

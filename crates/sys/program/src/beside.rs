@@ -25,7 +25,6 @@ const PASSED_ON: [i32; 10] = [
     libc::SIGWINCH,
 ];
 
-/// Signals held back from this process, and its earlier signal mask, which a program gets.
 pub struct Signals {
     held: libc::sigset_t,
     before: libc::sigset_t,
@@ -66,7 +65,6 @@ impl Signals {
         })
     }
 
-    /// Restores the earlier mask in this process, which becomes the program itself.
     pub fn give_back(self) {
         if self.ignored_children {
             // SAFETY: this disposition has no handler.
@@ -76,7 +74,6 @@ impl Signals {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 
-    /// Starts a program with our environment and descriptors, and the earlier signal mask.
     pub fn start(&self, command: &[OsString]) -> io::Result<Running> {
         std::hint::black_box(&crate::CONSTRUCTOR);
         let [program, arguments @ ..] = command else {
@@ -110,7 +107,6 @@ impl Running {
         self.child.id()
     }
 
-    /// Passes signals on until the program has ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {

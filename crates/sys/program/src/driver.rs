@@ -11,14 +11,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::mem::{size_of, transmute_copy};
 
-/// Devices of one driver, at most.
 const MAX_DEVICES: c_int = 256;
 /// Bytes of a text that a library writes, at most.
 const TEXT: usize = 256;
 /// CUDA_ERROR_NO_DEVICE (cuda.h) and hipErrorNoDevice (hip_runtime_api.h), which is an answer.
 const NO_DEVICE: c_int = 100;
 
-/// Version and devices of a driver.
 #[derive(Default)]
 pub struct DriverAnswer {
     /// as the library numbers itself: 12040 is CUDA 12.4
@@ -29,20 +27,17 @@ pub struct DriverAnswer {
 
 #[derive(Default)]
 pub struct DriverDevice {
-    /// PCI address, as the driver writes it
     pub address: String,
     /// `GPU-` and 32 digits; of a MIG instance its own number (cuda.h, `cuDeviceGetUuid_v2`)
     pub uuid: Option<String>,
     pub name: Option<String>,
 }
 
-/// Reason why a driver does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverError {
     /// dlopen(3) finds no such library, or cannot load it
     Absent,
     Symbol(&'static str),
-    /// the function's result
     Call(&'static str, i32),
 }
 
@@ -56,7 +51,6 @@ impl fmt::Display for DriverError {
     }
 }
 
-/// The devices that each driver shows to this process.
 pub fn ask_drivers() -> [(&'static str, Result<DriverAnswer, DriverError>); 2] {
     without_stdout(|| [("cuda", cuda::ask()), ("hip", hip::ask())])
 }
@@ -145,7 +139,6 @@ fn text(
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Runs this with stderr in stdout's place.
 fn without_stdout<T>(run: impl FnOnce() -> T) -> T {
     // SAFETY: these calls touch no memory of ours but C's own buffers, which fflush writes out. Where a descriptor cannot be
     // copied, stdout stays.

@@ -18,9 +18,7 @@ use nic_placement_fleet::fabric::rails::{FabricRails, positions};
 use nic_placement_traffic::exposition::{self, Metric};
 use std::path::{Path, PathBuf};
 
-/// Bad pieces that are printed; all are counted.
 const TOLD: usize = 20;
-/// Differences of a node that are printed; JSON has all.
 const SHOWN: usize = 24;
 
 /// which nodes differ from the others of their kind, and in what
@@ -56,7 +54,6 @@ pub(super) struct AuditOptions {
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
-    /// true if lines of several tasks may be mixed
     mixed: bool,
 }
 
@@ -77,9 +74,7 @@ impl Rejected {
 struct Input {
     audit: Audit,
     names: NameBook,
-    /// true if a file lists cables
     with_cables: bool,
-    /// true if a node's LLDP agent lists cables
     hears: bool,
     rejected: Rejected,
     reports: usize,
@@ -205,7 +200,6 @@ fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rails by the cables, if a source tells them; the nodes' positions go into their reports.
 fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
@@ -311,7 +305,6 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     }
 }
 
-/// Groups differences that differ in the device alone, in the place of the first.
 fn together<'d>(differences: &'d [Difference]) -> Vec<Vec<&'d Difference>> {
     let key = |of: &'d Difference| {
         // several devices that are missing, or several findings, are several things to be put right
@@ -364,7 +357,6 @@ fn line(differences: &[&Difference], nodes: usize) -> String {
         Class::Gpu => "GPU",
         Class::Nic => "NIC",
         Class::Finding => {
-            // the full text, if it says more
             return match (subject.split_once(": "), here) {
                 (Some((code, about)), Some(text)) if about != text => {
                     format!("check: {code}: {text}")

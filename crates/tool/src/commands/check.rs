@@ -8,6 +8,7 @@ mod installed;
 pub(super) use installed::release;
 mod neighbours;
 
+use super::exec::variables::ProgramEnvironment;
 use super::page::{Page, Style, Text};
 use super::request::{self, NodeOptions};
 use super::{Failure, ending};
@@ -15,6 +16,7 @@ use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Wish;
+use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
 use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
@@ -35,9 +37,7 @@ use std::time::Duration;
 const LOOKED_AT: &str = "What is looked at";
 const OUTPUT: &str = "Output";
 
-/// The status where the worst is to be put right.
 const WARN: u8 = 3;
-/// The status where the node is worse than its kind.
 const FAIL: u8 = 4;
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
@@ -112,7 +112,6 @@ pub(super) struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// The command line of the process that finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
         let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -143,7 +142,6 @@ impl CheckOptions {
         self.lock.clone().or(beside.map(PathBuf::from))
     }
 
-    /// Tells the parent that only hardware is left to wait for.
     fn tell_settled(&self) -> io::Result<()> {
         match self.settled {
             true => health::tell_settled(),
@@ -207,13 +205,14 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         let heard = neighbours.as_ref();
         facts.heard = heard.map(|heard| heard.keys().cloned().collect());
     }
+    let mut own = ProgramEnvironment::of_this_process().values();
     let present = match is_live && present.is_empty() {
-        true => caller::environment(),
-        false => present,
+        true => &own,
+        false => &present,
     };
     let here = is_live.then(|| caller::here(&plan));
     let caller = Caller {
-        doubts: caller::doubts(&plan, &present, is_live),
+        doubts: caller::doubts(&plan, present, is_live),
         ..here.unwrap_or_default()
     };
     let subject = Examined {
@@ -227,7 +226,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     if options.json {
-        let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
+        let slurms_name = own.remove(NODE_NAME).filter(|_| is_live);
         let default = match installation.off {
             Some(_) => Some("nobody is placed".to_string()),
             None => installation.unasked.as_ref().map(Unasked::text),
@@ -249,13 +248,10 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     Err(ending(status, format!("check: {said}")))
 }
 
-/// A check's code and the gap behind it.
 fn column(code: &str) -> String {
     format!("{code:width$}  ", width = widest_code())
 }
 
-/// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
-/// of a check.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding {
         level,
@@ -286,7 +282,6 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     }
 }
 
-/// The node as a step reads it; with a node file no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
     options: &CheckOptions,

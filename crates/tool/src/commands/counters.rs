@@ -15,7 +15,6 @@ const CLASS: &str = "sys/class/infiniband";
 const INTERFACES: &str = "sys/class/net";
 /// RDMA devices, and interfaces: as many as discovery takes.
 const MAX_DEVICES: usize = 256;
-/// Of one device.
 const MAX_PORTS: u8 = 16;
 
 /// Opens the node's root in each thread anew, since a [`Root`] belongs to one.
@@ -32,7 +31,6 @@ pub(super) fn opener(source: &NodeSource) -> Open {
     }
 }
 
-/// Readings from a begin until now.
 #[derive(Clone)]
 pub(super) struct Counted {
     open: Open,
@@ -65,7 +63,6 @@ impl Counted {
         }
     }
 
-    /// From the begin, or the last readings, until now.
     pub(super) fn readings(&mut self, patience: Duration) -> Readings {
         let readings = &mut self.readings;
         readings.seconds = self.begun.elapsed().as_secs_f64();
@@ -79,7 +76,6 @@ impl Counted {
 
 pub(super) struct Reading {
     pub(super) sample: Sample,
-    /// devices that have not answered
     silent: BTreeSet<String>,
     /// true if no thread could be started: then no card was asked
     is_unasked: bool,
@@ -131,7 +127,6 @@ pub(super) fn read(open: &Open, silent: &BTreeSet<String>, patience: Duration) -
     }
 }
 
-/// Asks card after card, until all are asked or one does not answer.
 fn ask_all(left: &Left, open: &Open, sender: &Sender<(String, Sample)>) {
     loop {
         let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();

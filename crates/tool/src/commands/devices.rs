@@ -11,7 +11,6 @@ const CRAY: u16 = 0x17db;
 const INTEL: u16 = 0x8086;
 const MELLANOX: u16 = 0x15b3;
 
-/// `(vendor, devices, name)`
 const NAMES: &[(u16, &[u16], &str)] = &[
     (AMAZON, &[0xefa0, 0xefa1, 0xefa2, 0xefa3, 0xefa4], "EFA"),
     (AMD, &[0x738c, 0x738e], "AMD Instinct MI100"),
@@ -58,7 +57,6 @@ pub(super) fn name_at(topology: &Topology, address: PciAddress) -> Option<&'stat
     device_name(function.vendor?, function.device?)
 }
 
-/// A GPU's model as the driver tells it, else by its PCI id.
 pub(super) fn gpu_model<'a>(topology: &'a Topology, gpu: &'a Gpu) -> Option<&'a str> {
     let by_id = || name_at(topology, gpu.address);
     gpu.model.as_deref().or_else(by_id)

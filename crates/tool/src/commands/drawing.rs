@@ -44,7 +44,6 @@ impl Drawing {
     }
 }
 
-/// A node, and the NICs that each GPU would use.
 pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) -> Scene<'a> {
     let chosen = placement.numbered_gpus().flat_map(|(gpu, of)| {
         of.choices.iter().map(move |choice| {
@@ -65,7 +64,6 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
     scene(topology, placement, pairs)
 }
 
-/// The NICs nearest to a GPU among those that libfabric chooses by itself.
 fn left_to_libfabric(
     topology: &Topology,
     placement: &NodePlacement,
@@ -86,7 +84,6 @@ fn left_to_libfabric(
     pairs.filter(|pair| Some(pair.path) == nearest).collect()
 }
 
-/// The tasks of a step: each GPU with the NICs that its tasks got for it.
 pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
     let Plan { node, map, .. } = plan;
     let mut pairs = Vec::new();

@@ -16,10 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Lines of one sort that are printed; JSON has all.
 const SHOWN: usize = 40;
 
-/// Leaves of a rail that are printed.
 const LEAVES: usize = 4;
 
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
@@ -92,7 +90,6 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// Reads the sources of a fabric; reasons why one could not be read go to `unread`.
 pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>) {
     for file in files {
         let name = file.to_string_lossy();
@@ -288,7 +285,6 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     more(lines.len(), page);
 }
 
-/// The node, if the fault is on one alone, and its text.
 fn text(fault: &CableFault) -> (Option<&str>, String) {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
     let on = |cable: &FaultyCable| match &cable.on {

@@ -6,7 +6,6 @@ use nic_placement_node::discover::root;
 use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
-/// The files that the command line names, or standard input.
 pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
     if files.is_empty() {
         vec![Path::new("-")]

@@ -60,7 +60,6 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
     if gpus.is_empty() {
         return Err(format!("`{}` has no GPU", topology.name).into());
     }
-    // clap refuses other words
     let write = formats::named(&options.format).unwrap_or(FORMATS[0].1);
     let read = |_: &str| Some(FileText::default());
     let step = step::for_engines(&topology, &gpus);

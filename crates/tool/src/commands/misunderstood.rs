@@ -28,7 +28,6 @@ pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     ending(2, problem.to_string())
 }
 
-/// Prints help or version; other answers are errors.
 pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failure> {
     match answer.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -150,7 +149,6 @@ fn exec_without_dashes(matches: &ArgMatches, kind: ErrorKind, unexpected: &str) 
     })
 }
 
-/// True if `--svg` is before this word.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
     let mut pairs = words.windows(2);

@@ -42,7 +42,6 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::thread;
 
-/// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options of every command";
 
 /// Makes the table of commands, each of which is called as its module, by their readers.
@@ -133,7 +132,6 @@ struct Help {
 /// The end of a command: one line on stderr, and the status 1, unless it is an [`Ending`].
 type Failure = Box<dyn std::error::Error>;
 
-/// An end with another status than 1.
 #[derive(Debug)]
 struct Ending {
     status: u8,
@@ -265,7 +263,6 @@ fn answer() -> ExitCode {
 }
 
 fn tell(text: &str) {
-    // where stderr is closed the line is lost
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));
 }
 
@@ -273,14 +270,12 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, c
     CommandLine::from_arg_matches(&command_line().try_get_matches_from(arguments)?)
 }
 
-/// As the command's `--help`.
 fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
     let program = ["nic-placement".into()].into_iter();
     let asked = program.chain(command).chain(["--help".into()]);
     parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
 }
 
-/// Items by their keys, in the order of each key's first.
 fn grouped<K: Ord + Clone, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let (mut places, mut groups) = (BTreeMap::new(), Vec::<(K, Vec<T>)>::new());
     for (key, item) in items {

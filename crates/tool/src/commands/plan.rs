@@ -57,7 +57,6 @@ pub(super) struct PlanCommandOptions {
     line: Vec<String>,
 }
 
-/// Said by the line.
 const NOT_BESIDE_A_LINE: [&str; 7] = [
     "ntasks",
     "gpus_per_task",
@@ -107,7 +106,6 @@ struct StepOptions {
     variable: Vec<String>,
 }
 
-/// Arguments of plugstack.conf that change variables alone.
 #[derive(clap::Args)]
 struct Site {
     /// a variable of the site's own, as plugstack.conf's set=; again for more

@@ -189,9 +189,7 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
 
 enum There {
     Nothing,
-    /// an earlier refresh wrote it
     Ours(Vec<u8>),
-    /// the reason why it is not ours
     Anothers(String),
 }
 
@@ -209,7 +207,6 @@ fn there(beside: &Path) -> There {
     }
 }
 
-/// Makes the folder, readable for all; an existing one stays as it is.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -245,93 +242,72 @@ mod tests {
         assert_eq!(utc(time), "2026-11-22 02:30:01 UTC");
     }
 
-    #[test]
-    fn a_file_for_nccl_is_kept_where_the_bus_hides_pairs_and_goes_where_it_does_not() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-for-nccl-{}", std::process::id()));
+    /// An empty folder.
+    fn place(name: &str) -> PathBuf {
+        let name = format!("nic-placement-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&folder);
         make_folder(&folder).unwrap();
+        folder
+    }
+
+    /// A machine whose bus hides pairs, and one whose bus does not.
+    fn models() -> [Topology; 2] {
+        let model = |name| nic_placement_node::platform::model(name).unwrap();
+        ["azure-nd96isr-h100-v5", "dgx-h100"].map(model)
+    }
+
+    #[test]
+    fn a_file_for_nccl_is_kept_where_the_bus_hides_pairs_and_goes_where_it_does_not() {
+        let folder = place("for-nccl");
         let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
-        let azure = nic_placement_node::platform::model("azure-nd96isr-h100-v5").unwrap();
+        let [azure, dgx] = models();
         for_nccl(&azure, &node).unwrap();
-        let metadata = || fs::metadata(&beside).unwrap();
-        let first = metadata();
+        let first = fs::metadata(&beside).unwrap();
         assert_eq!(first.permissions().mode() & 0o7777, 0o644);
         let text = fs::read_to_string(&beside).unwrap();
         assert_eq!(text, format!("{HEADING}\n{}", nccl::write(&azure).unwrap()));
         nccl::read(&text, Provenance::ThisSystem).expect("a comment is no element");
+        // the same is not written again
         for_nccl(&azure, &node).unwrap();
-        assert_eq!(
-            metadata().ino(),
-            first.ino(),
-            "the same is not written again"
-        );
-        for_nccl(
-            &nic_placement_node::platform::model("dgx-h100").unwrap(),
-            &node,
-        )
-        .unwrap();
-        assert!(!beside.exists(), "this bus hides nothing");
-        for_nccl(
-            &nic_placement_node::platform::model("dgx-h100").unwrap(),
-            &node,
-        )
-        .unwrap();
+        assert_eq!(fs::metadata(&beside).unwrap().ino(), first.ino());
+        for _ in 0..2 {
+            for_nccl(&dgx, &node).unwrap();
+            assert!(!beside.exists(), "this bus hides nothing");
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn what_stands_where_the_file_for_nccl_would_and_is_anothers_stays() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-not-ours-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        make_folder(&folder).unwrap();
+        let folder = place("not-ours");
         let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
-        let models = ["azure-nd96isr-h100-v5", "dgx-h100"]
-            .map(|name| nic_placement_node::platform::model(name).unwrap());
-        for theirs in ["<system version=\"1\"/>\n", ""] {
-            fs::write(&beside, theirs).unwrap();
-            for model in &models {
-                for_nccl(model, &node).unwrap();
-                assert_eq!(
-                    fs::read_to_string(&beside).unwrap(),
-                    theirs,
-                    "{}",
-                    model.name
-                );
+        let stays = |is_there: &dyn Fn() -> bool| {
+            for model in models() {
+                for_nccl(&model, &node).unwrap();
+                assert!(is_there(), "{}", model.name);
             }
             fs::remove_file(&beside).unwrap();
+        };
+        for theirs in ["<system version=\"1\"/>\n", ""] {
+            fs::write(&beside, theirs).unwrap();
+            stays(&|| fs::read_to_string(&beside).unwrap() == theirs);
         }
         // our own, behind a link
         let elsewhere = folder.join("elsewhere");
         fs::write(&elsewhere, format!("{HEADING}\n")).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
-        for model in &models {
-            for_nccl(model, &node).unwrap();
-            assert!(beside.is_symlink() && elsewhere.exists(), "{}", model.name);
-        }
-        fs::remove_file(&beside).unwrap();
+        stays(&|| beside.is_symlink() && elsewhere.exists());
         // a pipe without a writer: to open it as a file would not return
-        assert!(
-            std::process::Command::new("mkfifo")
-                .arg(&beside)
-                .status()
-                .unwrap()
-                .success()
-        );
-        for model in &models {
-            for_nccl(model, &node).unwrap();
-            assert!(!fs::metadata(&beside).unwrap().is_file(), "{}", model.name);
-        }
+        let mkfifo = std::process::Command::new("mkfifo").arg(&beside).status();
+        assert!(mkfifo.unwrap().success());
+        stays(&|| !fs::metadata(&beside).unwrap().is_file());
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_file_is_written_whole_readable_for_all_and_by_one_at_a_time() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-refresh-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        make_folder(&folder).unwrap();
+        let folder = place("refresh");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&folder), 0o755);
         for text in ["first", "second"] {

@@ -6,7 +6,6 @@ use nic_placement_core::placement::{Excluded, NodePlacement};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Bitmap, Topology};
 
-/// By the numbers of tasks or GPUs.
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
@@ -53,7 +52,6 @@ fn named(kind: &str, numbers: Vec<u32>) -> String {
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
 }
 
-/// In the place of a NIC.
 pub(super) fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() {
         "libfabric chooses"
@@ -62,7 +60,6 @@ pub(super) fn no_nic(topology: &Topology) -> &'static str {
     }
 }
 
-/// A line for each reason.
 pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
     let excluded = &placement.excluded;
     let mut reasons: Vec<&str> = Vec::new();

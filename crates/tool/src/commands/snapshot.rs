@@ -1,19 +1,16 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
 
+use super::Failure;
 use super::page::Page;
-use super::request::NodeOptions;
-use super::{Failure, tell};
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::topology::{Nic, NicKind, PortState, Provenance, Topology};
+use nic_placement_core::topology::Provenance;
 use nic_placement_fleet::gather;
-use nic_placement_formats::manifest;
-use nic_placement_formats::synthesise::synthesise;
+use nic_placement_formats::{describe, manifest};
 use nic_placement_node::discover::manifest::Entry;
 use nic_placement_node::discover::root::{self, Author};
-use nic_placement_node::discover::{Manifest, Root, Scope, described, discover};
-use nic_placement_node::{dmi, read_root};
+use nic_placement_node::discover::{Manifest, Scope, described, discover};
+use nic_placement_node::dmi;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,11 +23,12 @@ Examples:
   nic-placement snapshot > node.machine
   nic-placement snapshot --unpack node.machine directory")]
 pub(super) struct SnapshotOptions {
-    #[command(flatten)]
-    node: NodeOptions,
+    /// a directory or tar with sys/ and proc/ in it, or a snapshot, instead of this node
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    topology: Option<String>,
     /// write a snapshot's files below DIR, which must not hold sys or proc yet
     #[arg(long, num_args = 2, value_names = ["FILE", "DIR"], value_hint = ValueHint::AnyPath)]
-    #[arg(conflicts_with_all = ["machine", "topology"], help_heading = "Instead of recording")]
+    #[arg(conflicts_with = "topology", help_heading = "Instead of recording")]
     unpack: Option<Vec<PathBuf>>,
 }
 
@@ -38,29 +36,20 @@ pub(super) fn run(options: &SnapshotOptions, page: &mut Page) -> Result<(), Fail
     match options.unpack.as_deref() {
         Some([file, directory]) => unpack(file, directory),
         _ => {
-            page.exact(&manifest::text(&recorded(&options.node)?));
+            page.exact(&manifest::text(&recorded(options.topology.as_deref())?));
             Ok(())
         }
     }
 }
 
-/// Records a live node or a captured tree as it is; a model or a topology file as the tree that would show it.
-fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
-    let mut root = match &node.source() {
-        NodeSource::Live => Root::live(),
-        NodeSource::Topology(path) if Path::new(path).is_dir() => {
-            Root::directory(Path::new(path), Author::Anyone)
-                .map_err(|unreadable| unreadable.to_string())?
-        }
-        NodeSource::Machine(_) | NodeSource::Topology(_) | NodeSource::Sysfs(_) => {
-            let (topology, _) = node.read()?;
-            let manifest = synthesise(&topology);
-            lost(&topology, &manifest)
-                .iter()
-                .for_each(|lost| tell(&format!("note: {lost}")));
-            return Ok(manifest);
-        }
-    };
+fn recorded(file: Option<&str>) -> Result<Manifest, Failure> {
+    let source = file.map_or(NodeSource::Live, |file| NodeSource::Topology(file.into()));
+    // an unreadable file has its own error
+    describe::read_node(&source, Scope::Full)?;
+    let mut root = describe::root_of(&source).ok_or_else(|| {
+        let file = file.unwrap_or_default();
+        format!("`{file}`: expected a directory or tar with sys/ and proc/ in it, or a snapshot")
+    })?;
     root.record();
     let (mut topology, mut diagnostics) = discover(&root, Scope::Full, Provenance::ThisSystem);
     dmi(&root);
@@ -68,44 +57,6 @@ fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     // what `check` judges, so that it says of the snapshot what it says of the node
     gather::facts(&root, &topology);
     Ok(root.recorded())
-}
-
-/// Facts of a described node that a snapshot lacks: found by reading it.
-fn lost(topology: &Topology, manifest: &Manifest) -> Vec<Diagnostic> {
-    let root = Root::manifest(manifest.clone());
-    let (again, _) = read_root(&root, Scope::Full, Provenance::Captured(String::new()));
-    let said = |nic: &Nic| {
-        // an interface is a port, of which nothing else may be known
-        let ports = nic
-            .ports
-            .iter()
-            .filter(|port| port.state != PortState::Unknown || port.rate_mbps.is_some());
-        let netdevs = if nic.kind == NicKind::Ethernet {
-            Vec::new()
-        } else {
-            nic.netdevs.clone()
-        };
-        Nic {
-            ports: ports.cloned().collect(),
-            netdevs,
-            ..nic.clone()
-        }
-    };
-    let is_kept = |nic: &Nic| again.nics.iter().any(|kept| said(kept) == said(nic));
-    let finding = "not all that is known of it is in the snapshot";
-    let nics = topology
-        .nics
-        .iter()
-        .filter(|nic| !is_kept(nic))
-        .map(|nic| nic.name.to_string());
-    let gpus = topology
-        .gpus
-        .iter()
-        .filter(|gpu| !again.gpus.contains(gpu))
-        .map(|gpu| gpu.address.to_string());
-    nics.chain(gpus)
-        .map(|device| Diagnostic::new(device, finding))
-        .collect()
 }
 
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {

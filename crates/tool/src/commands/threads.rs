@@ -33,7 +33,6 @@ pub(super) fn answer_of<T: Send + 'static>(
 ) -> Receiver<T> {
     let (sender, answer) = channel();
     started(move || {
-        // this fails where nothing waits for the answer any more
         let _ = sender.send(work());
     });
     answer

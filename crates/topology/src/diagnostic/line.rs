@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_line_is_passed_on_as_it_is() {
-        let text = "GPU 0: `mlx5_0:1` is the only NIC at PIX; 400 Gb/s — für alle";
+        let text = "GPU 0: `mlx5_0:1`; 400 Gb/s — für alle";
         assert!(matches!(one_line(text), Cow::Borrowed(same) if same == text));
     }
 
@@ -61,54 +61,43 @@ mod tests {
         let controls = (0..0xa0)
             .filter_map(char::from_u32)
             .filter(|c| c.is_control());
-        let others =
-            "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars();
-        let all: Vec<char> = controls.chain(others).collect();
+        let others = "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
+        let all: Vec<char> = controls.chain(others.chars()).collect();
         assert_eq!(all.len(), 32 + 33 + 9, "C0, DEL and C1, and nine more");
         for character in all {
             let line = one_line(&format!("a{character}b")).into_owned();
-            assert_eq!(
-                line,
-                format!("a{}b", character.escape_default()),
-                "{character:?}"
-            );
+            let escaped = format!("a{}b", character.escape_default());
+            assert_eq!(line, escaped, "{character:?}");
             assert!(line.is_ascii());
         }
-        assert_eq!(
-            one_line("none\n[2026-01-01] error: FORGED\u{1b}[31m"),
-            "none\\n[2026-01-01] error: FORGED\\u{1b}[31m"
-        );
+        let forged = one_line("none\n[2026-01-01] error: FORGED\u{1b}[31m");
+        assert_eq!(forged, "none\\n[2026-01-01] error: FORGED\\u{1b}[31m");
     }
 
     #[test]
     fn a_long_line_is_cut_at_a_character_and_says_how_long_it_was() {
         let just = "x".repeat(MAX_BYTES);
         assert_eq!(one_line(&just), just.as_str());
-        for piece in ["x", "é", "\u{1b}", "\u{202e}", "a\né"] {
+        for (piece, escaped) in [
+            ("x", 1),
+            ("é", 2),
+            ("\u{1b}", 6),
+            ("\u{202e}", 8),
+            ("a\né", 5),
+        ] {
             for count in [1, 1366, 4096, 4097, 1 << 20] {
                 let text = piece.repeat(count);
-                let escaped = piece.replace(disturbs, "").len()
-                    + piece
-                        .matches(disturbs)
-                        .map(|c| c.escape_default().count())
-                        .sum::<usize>();
                 let line = one_line(&text);
                 let mark = format!(" [cut: {} bytes in all]", text.len());
-                match escaped * count <= MAX_BYTES {
-                    true => assert_eq!(line.len(), escaped * count, "{count} times {piece:?}"),
-                    false => {
-                        assert!(
-                            line.len() <= MAX_BYTES && line.ends_with(&mark),
-                            "{count} times {piece:?}"
-                        )
-                    }
-                }
+                let is_good = match escaped * count <= MAX_BYTES {
+                    true => line.len() == escaped * count,
+                    false => line.len() <= MAX_BYTES && line.ends_with(&mark),
+                };
+                assert!(is_good, "{count} times {piece:?}");
+                // no escape is cut in two
                 let kept = line.strip_suffix(mark.as_str()).unwrap_or(&line);
-                assert_eq!(
-                    kept.matches('{').count(),
-                    kept.matches('}').count(),
-                    "an escape is cut in two"
-                );
+                let [open, closed] = ['{', '}'].map(|brace| kept.matches(brace).count());
+                assert_eq!(open, closed);
             }
         }
     }

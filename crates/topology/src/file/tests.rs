@@ -4,7 +4,7 @@ mod properties;
 
 use super::write::{to_json, to_json_with_sources};
 use super::*;
-use crate::{Bitmap, DeviceName, LinkLayer, PathType, PciAddress, PciTree, Port, PortState, Pu};
+use crate::{Bitmap, DeviceName, LinkLayer, PathType, PciTree, Port, PortState, Pu};
 
 /// Three NUMA nodes, a GPU and a NIC below one switch, and a software NIC; every field is there at least
 /// once.
@@ -29,11 +29,8 @@ fn refusal(from: &str, to: &str) -> String {
 
 /// A sample with one list of `count` entries.
 fn with_list(list: &str, count: usize, entry: impl Fn(usize) -> String) -> String {
-    let entries: Vec<String> = (0..count).map(entry).collect();
-    format!(
-        r#"{{"format": "{FORMAT}", "version": 1, "name": "x", "{list}": [{}]}}"#,
-        entries.join(",")
-    )
+    let entries = (0..count).map(entry).collect::<Vec<_>>().join(",");
+    format!(r#"{{"format": "{FORMAT}", "version": 1, "name": "x", "{list}": [{entries}]}}"#)
 }
 
 #[test]
@@ -41,74 +38,70 @@ fn a_file_is_read_and_written_back_byte_for_byte() {
     let topology = read(SAMPLE).unwrap();
     assert_eq!(to_json(&topology), WRITTEN);
     assert_eq!(read(WRITTEN).unwrap(), topology);
-    let gpu: PciAddress = "1b:00.0".parse().unwrap();
-    assert_eq!(
-        topology.path_type(gpu, "18:00.0".parse().unwrap()),
-        PathType::Pix
-    );
-    assert_eq!(
-        topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(),
-        [0, 0, 0, 0, 1, 1]
-    );
+    let [gpu, nic] = ["1b:00.0", "18:00.0"].map(|at| at.parse().unwrap());
+    assert_eq!(topology.path_type(gpu, nic), PathType::Pix);
+    let cores: Vec<u32> = topology.pus.iter().map(|pu| pu.core).collect();
+    assert_eq!(cores, [0, 0, 0, 0, 1, 1]);
     assert_eq!(topology.numa_nodes[2].cpus, Bitmap::new());
-    let unknown = Port::new(2, PortState::Unknown, LinkLayer::Unknown, None);
-    assert_eq!(
-        topology.nics[0].ports[1],
-        Port {
-            routes_elsewhere: true,
-            other_namespace: true,
-            ..unknown
-        }
-    );
-    assert_eq!(
-        topology.provenance,
-        Provenance::File("sample.json".to_string())
-    );
+    let mut unknown = Port::new(2, PortState::Unknown, LinkLayer::Unknown, None);
+    (unknown.routes_elsewhere, unknown.other_namespace) = (true, true);
+    assert_eq!(topology.nics[0].ports[1], unknown);
+    let provenance = Provenance::File("sample.json".to_string());
+    assert_eq!(topology.provenance, provenance);
+    // a topology of which no fact is known
+    let empty = Topology::empty("x", provenance);
+    assert_eq!(read(&to_json(&empty)).unwrap(), empty);
 }
 
 #[test]
 fn cores_in_a_row_that_differ_by_a_number_take_one_line() {
-    let written = |cores: &[(u32, &str)]| {
+    for (cores, expected) in [
+        // an Intel or AMD node
+        (
+            &[(0, "0,4"), (1, "1,5"), (2, "2,6"), (3, "3,7")][..],
+            &[r#""core": 0, "pus": "0,4", "cores": 4"#][..],
+        ),
+        // a POWER9
+        (
+            &[(0, "0-3"), (1, "4-7")],
+            &[r#""core": 0, "pus": "0-3", "cores": 2, "step": 4"#],
+        ),
+        // its firmware left out core 2
+        (
+            &[(0, "0"), (1, "1"), (3, "2"), (4, "3")],
+            &[
+                r#""core": 0, "pus": "0", "cores": 2"#,
+                r#""core": 3, "pus": "2", "cores": 2"#,
+            ],
+        ),
+        // cores of two kinds
+        (
+            &[(0, "0-1"), (1, "2-3"), (2, "4"), (3, "5")],
+            &[
+                r#""core": 0, "pus": "0-1", "cores": 2, "step": 2"#,
+                r#""core": 2, "pus": "4", "cores": 2"#,
+            ],
+        ),
+    ] {
         let mut topology = Topology::empty("x", Provenance::File(String::new()));
         for &(core, pus) in cores {
             let pus = Bitmap::from_list(pus).unwrap();
-            topology.pus.extend(pus.iter().map(|os_index| Pu {
+            let pu = |os_index| Pu {
                 os_index,
                 package: 0,
                 core,
-            }));
+            };
+            topology.pus.extend(pus.iter().map(pu));
         }
         let json = to_json(&topology);
         let lines = json
             .lines()
             .filter_map(|line| line.trim().strip_prefix(r#"{"package": 0, "#));
-        lines
-            .map(|line| line.trim_end_matches([',', '}']).to_string())
-            .collect::<Vec<_>>()
-    };
-    // an Intel or AMD node, a POWER9, one whose firmware left out core 2, and cores of two kinds
-    assert_eq!(
-        written(&[(0, "0,4"), (1, "1,5"), (2, "2,6"), (3, "3,7")]),
-        [r#""core": 0, "pus": "0,4", "cores": 4"#]
-    );
-    assert_eq!(
-        written(&[(0, "0-3"), (1, "4-7")]),
-        [r#""core": 0, "pus": "0-3", "cores": 2, "step": 4"#]
-    );
-    assert_eq!(
-        written(&[(0, "0"), (1, "1"), (3, "2"), (4, "3")]),
-        [
-            r#""core": 0, "pus": "0", "cores": 2"#,
-            r#""core": 3, "pus": "2", "cores": 2"#
-        ]
-    );
-    assert_eq!(
-        written(&[(0, "0-1"), (1, "2-3"), (2, "4"), (3, "5")]),
-        [
-            r#""core": 0, "pus": "0-1", "cores": 2, "step": 2"#,
-            r#""core": 2, "pus": "4", "cores": 2"#
-        ]
-    );
+        let lines: Vec<&str> = lines
+            .map(|line| line.trim_end_matches([',', '}']))
+            .collect();
+        assert_eq!(lines, expected);
+    }
     // a core of the largest number before another package's (found by the fuzzer)
     let mut topology = Topology::empty("x", Provenance::File(String::new()));
     topology.pus = [(0, 0, u32::MAX), (1, 1, 0)]
@@ -155,37 +148,40 @@ fn a_file_written_by_hand_is_read_whatever_its_order_and_spelling() {
 
 #[test]
 fn the_package_of_a_numa_node_is_written_where_its_cores_do_not_tell_it() {
-    let with = |field: &str| {
-        let text = SAMPLE.replace(r#""cpus": "2-3","#, &format!(r#""cpus": "2-3", {field}"#));
-        let package = |topology: Topology| topology.numa_nodes[1].package;
-        let known = read(&text).map(package)?;
-        assert_eq!(
-            read(&to_json(&read(&text)?)).map(package).unwrap(),
-            known,
-            "written and read"
-        );
-        Ok::<_, BadTopology>(known)
-    };
     // an older file, and the three that `pus` do not tell
-    assert_eq!(with("").unwrap(), Some(1));
-    assert_eq!(with(r#""package": 1,"#).unwrap(), Some(1));
-    let read = read(&SAMPLE.replace(r#"[40, 40, 10]"#, r#"[40, 40, 10], "package": 7"#)).unwrap();
-    assert_eq!(
-        read.numa_nodes
-            .iter()
-            .map(|node| node.package)
-            .collect::<Vec<_>>(),
-        [Some(0), Some(1), Some(7)]
-    );
-    assert!(
-        to_json(&read)
-            .contains(r#"{"os_index": 8, "cpus": "", "distances": [40, 40, 10], "package": 7}"#)
-    );
-    assert_eq!(with(r#""package": -1,"#).unwrap(), None);
-    assert_eq!(
-        with(r#""package": -2,"#).unwrap_err().to_string(),
-        "`numa_nodes[1].package`: found `-2`, expected the number of a package, or `-1` where it is unknown"
-    );
+    let (second, third) = (r#""cpus": "2-3","#, "[40, 40, 10]");
+    for (from, to, packages) in [
+        ("", "", [Some(0), Some(1), Some(0)]),
+        (
+            second,
+            r#""cpus": "2-3", "package": 1,"#,
+            [Some(0), Some(1), Some(0)],
+        ),
+        (
+            second,
+            r#""cpus": "2-3", "package": -1,"#,
+            [Some(0), None, Some(0)],
+        ),
+        (
+            third,
+            r#"[40, 40, 10], "package": 7"#,
+            [Some(0), Some(1), Some(7)],
+        ),
+    ] {
+        let topology = read(&SAMPLE.replace(from, to)).unwrap();
+        let written = to_json(&topology);
+        for topology in [&topology, &read(&written).unwrap()] {
+            let found: Vec<_> = topology
+                .numa_nodes
+                .iter()
+                .map(|node| node.package)
+                .collect();
+            assert_eq!(found[..2], packages[..2], "{to}");
+            assert!(packages[2] == Some(0) || found[2] == packages[2], "{to}");
+        }
+        let is_written = written.contains(r#""distances": [40, 40, 10], "package": 7}"#);
+        assert_eq!(is_written, from == third, "{to}");
+    }
 }
 
 #[test]
@@ -194,32 +190,24 @@ fn a_functions_line_has_each_field_once_and_no_other() {
         let text = with_list("pci", 1, |_| serde_json::to_string(line).unwrap());
         read(&text).map(|topology| topology.pci.iter().next().cloned().unwrap())
     };
-    let why = |more: &str| {
-        let message = read(&format!("0000:01:00.0 below pci0000:00{more}"))
-            .unwrap_err()
-            .to_string();
-        message.split_once(": ").unwrap().1.to_string()
-    };
-    assert_eq!(why("; color red"), "`color` is no field of a PCI function");
-    assert_eq!(
-        why("; class 0x020700; class 0x020700"),
-        "`class` stands twice"
-    );
-    assert_eq!(
-        why("; link 8.0 GT/s x1; link.max 8.0 GT/s x1"),
-        "`link.max` stands twice"
-    );
-    assert_eq!(why("; vfs 1; vfs 1"), "`vfs` stands twice");
-    assert_eq!(why("; numa_node -1"), "`numa_node`: `-1` is no number");
-    assert_eq!(why(";"), "`` is no field of a PCI function");
-    assert_eq!(
-        why("; class"),
-        "found ``, expected a class of three bytes such as `0x030200`"
-    );
-    assert_eq!(
-        why("; link 8.0 GT/s"),
-        "found `8.0 GT/s`, expected speed and lanes such as `32.0 GT/s x16`"
-    );
+    for (more, start) in [
+        ("; color red", "`color` is no field of"),
+        ("; class 0x020700; class 0x020700", "`class` stands twice"),
+        (
+            "; link 8.0 GT/s x1; link.max 8.0 GT/s x1",
+            "`link.max` stands twice",
+        ),
+        ("; vfs 1; vfs 1", "`vfs` stands twice"),
+        ("; numa_node -1", "`numa_node`: `-1` is no number"),
+        (";", "`` is no field of"),
+        ("; class", "found ``, expected a class of"),
+        ("; link 8.0 GT/s", "found `8.0 GT/s`, expected speed and"),
+    ] {
+        let line = format!("0000:01:00.0 below pci0000:00{more}");
+        let message = read(&line).unwrap_err().to_string();
+        let (_, message) = message.split_once(": ").unwrap();
+        assert!(message.starts_with(start), "{message}");
+    }
     for line in [
         "",
         "0000:01:00.0",
@@ -228,20 +216,15 @@ fn a_functions_line_has_each_field_once_and_no_other() {
         "below pci0000:00",
     ] {
         let message = read(line).unwrap_err().to_string();
-        let begins = format!("`{line}` does not begin like `0000:18:00.0 below 0000:17:00.0`");
-        assert!(message.ends_with(&begins), "{message}");
+        let begins = format!("`{line}` does not begin like `");
+        assert!(message.contains(&begins), "{message}");
     }
     // an escape takes nothing from a line, and spaces around its parts mean nothing
     let text = with_list("pci", 1, |_| {
         r#""0000:01:00.0 below pci0000:00;  vfs\u00203;vendor 0x15b3""#.to_string()
     });
-    let function = super::from_json(&text, Provenance::ThisSystem)
-        .unwrap()
-        .pci
-        .iter()
-        .next()
-        .cloned()
-        .unwrap();
+    let topology = super::from_json(&text, Provenance::ThisSystem).unwrap();
+    let function = topology.pci.iter().next().unwrap();
     assert_eq!((function.vfs, function.vendor), (Some(3), Some(0x15b3)));
 }
 
@@ -258,144 +241,78 @@ fn sources_are_kept_in_the_file_and_are_no_part_of_the_topology() {
 }
 
 #[test]
-fn a_topology_about_which_nothing_is_known_is_read_back() {
-    let empty = Topology::empty("x", Provenance::File("sample.json".to_string()));
-    assert_eq!(read(&to_json(&empty)).unwrap(), empty);
-}
-
-#[test]
 fn text_that_is_not_such_a_file_is_refused_with_line_and_column() {
     let message = |text: &str| read(text).unwrap_err().to_string();
-    assert_eq!(message(""), "line 1 column 0: EOF while parsing a value");
-    assert_eq!(
-        message("{\n\n  \"version\": }"),
-        "line 3 column 14: expected value"
-    );
-    assert_eq!(
-        refusal("\"minor\": 0", "\"minor\": -1")
-            .split_once(": ")
-            .unwrap()
-            .0,
-        "line 24 column 63"
-    );
-    assert_eq!(
-        refusal("\"device\": \"0xc030\"", "\"device_id\": \"0xc030\""),
-        "line 16 column 89: unknown field `device_id`, expected one of `address`, `parent`, `class`, \
-         `vendor`, `device`, `subsystem`, `numa_node`, `local_cpus`, `link`, `physfn`, `vfs`, `iommu`"
-    );
-    assert_eq!(
-        refusal("\"os_index\": 8, ", ""),
-        "line 8 column 43: missing field `os_index`"
-    );
-    assert_eq!(
-        refusal("\"minor\": 0, ", "\"minor\": 0, \"minor\": 0, ")
-            .split_once(": ")
-            .unwrap()
-            .1,
-        "duplicate field `minor`"
-    );
-    assert!(message(&"[".repeat(100_000)).starts_with("line 1 column "));
-    let spaces = " ".repeat(MAX_BYTES + 1);
-    assert_eq!(
-        message(&spaces),
-        "found `4194305` bytes, expected at most `4194304`"
-    );
-}
-
-#[test]
-fn another_format_or_version_is_named_before_anything_else_is_judged() {
-    assert_eq!(
-        refusal("nic-placement topology", "plan"),
-        "`format`: found `plan`, expected `nic-placement topology`"
-    );
-    assert_eq!(
-        refusal("\"version\": 1", "\"version\": 2, \"new\": 0"),
-        "`version`: found `2`, expected `1`"
-    );
-    assert_eq!(
-        read("{}").unwrap_err().to_string(),
-        "`format`: missing, expected `nic-placement topology`"
-    );
-    assert_eq!(
-        refusal("\"version\": 1,", ""),
-        "`version`: missing, expected `1`"
-    );
+    for (text, start) in [
+        ("", "line 1 column 0: EOF"),
+        ("{\n\n  \"version\": }", "line 3 column 14: expected value"),
+        ("{}", "`format`: missing, expected `nic-placement topology`"),
+        (&"[".repeat(100_000), "line 1 column "),
+        (
+            &" ".repeat(MAX_BYTES + 1),
+            "found `4194305` bytes, expected at",
+        ),
+    ] {
+        assert!(message(text).starts_with(start), "{}", message(text));
+    }
+    let negative = refusal("\"minor\": 0", "\"minor\": -1");
+    assert!(negative.starts_with("line 24 column 63: "), "{negative}");
+    let twice = refusal("\"minor\": 0, ", "\"minor\": 0, \"minor\": 0, ");
+    assert!(twice.ends_with(": duplicate field `minor`"), "{twice}");
 }
 
 #[test]
 fn a_machine_keeps_the_name_that_its_vendor_wrote() {
+    let named = |name: &str| {
+        let mut topology = read(SAMPLE).unwrap();
+        topology.name = name.to_string();
+        read(&to_json(&topology)).unwrap().name
+    };
     for name in [
         "PowerEdge XE9680",
         "Virtual Machine",
         "G593-SD0-AAX1/X (rev. 2)",
         "a,b",
     ] {
-        let topology = Topology {
-            name: name.to_string(),
-            ..read(SAMPLE).unwrap()
-        };
-        assert_eq!(read(&to_json(&topology)).unwrap(), topology, "`{name}`");
+        assert_eq!(named(name), name);
     }
     for (broken, kept) in [("", "node"), ("a\u{1b}[2Jb\n", "a[2Jb")] {
-        let topology = Topology {
-            name: broken.to_string(),
-            ..read(SAMPLE).unwrap()
-        };
-        assert_eq!(read(&to_json(&topology)).unwrap().name, kept);
+        assert_eq!(named(broken), kept);
     }
-    assert_eq!(
-        refusal("\"sample-1\"", "\"\""),
-        "`name`: found ``, expected the machine's name"
-    );
+    let control = refusal("\"sample-1\"", "\"a\\n\"");
     assert!(
-        refusal("\"sample-1\"", "\"a\\n\"")
-            .starts_with("`name`: found `a\\n`, expected at most 1024")
+        control.starts_with("`name`: found `a\\n`, expected at most"),
+        "{control}"
     );
 }
 
 #[test]
 fn a_processor_is_kept_and_half_of_one_is_refused() {
     let with = |words: &str| {
-        let text = SAMPLE.replacen(
-            "\"numa_nodes\"",
-            &format!("\"processor\": {{{words}}},\n  \"numa_nodes\""),
-            1,
-        );
-        read(&text)
+        let both = format!("\"processor\": {{{words}}},\n  \"numa_nodes\"");
+        read(&SAMPLE.replacen("\"numa_nodes\"", &both, 1))
     };
-    let intel = "\"arch\": \"x86_64\", \"vendor\": \"GenuineIntel\", \"family\": 6, \"model\": 143";
-    for good in [intel, "\"arch\": \"arm64\"", "\"arch\": \"x86_64\""] {
+    let intel = r#""arch": "x86_64", "vendor": "GenuineIntel", "family": 6, "model": 143"#;
+    for good in [intel, r#""arch": "arm64""#, r#""arch": "x86_64""#] {
         let topology = with(good).unwrap();
         assert!(topology.processor.is_some());
         assert_eq!(read(&to_json(&topology)).unwrap(), topology);
     }
-    for (bad, expected) in [
+    let together = ": expected `vendor`, `family` and `model`";
+    for (from, to, part) in [
         (
-            intel.replace("143", "65536"),
+            "143",
+            "65536",
             ": expected `family` and `model` below `65536`",
         ),
-        (
-            intel.replace("Genuine", ""),
-            ": unknown variant `Intel`, expected one of `GenuineIntel`",
-        ),
-        (
-            intel.replace("x86_64", "arm64"),
-            ": expected `vendor`, `family` and `model` together, on `x86_64`",
-        ),
-        (
-            intel.replace(", \"model\": 143", ""),
-            ": expected `vendor`, `family` and `model` together",
-        ),
-        (
-            intel.replace("x86_64", "i386"),
-            ": unknown variant `i386`, expected one of `x86_64`",
-        ),
+        ("Genuine", "", ": unknown variant `Intel`, expected one"),
+        ("x86_64", "arm64", together),
+        (", \"model\": 143", "", together),
+        ("x86_64", "i386", ": unknown variant `i386`, expected one"),
     ] {
-        let message = with(&bad).unwrap_err().to_string();
-        assert!(
-            message.starts_with("line 5 column ") && message.contains(expected),
-            "{message}"
-        );
+        let message = with(&intel.replace(from, to)).unwrap_err().to_string();
+        assert!(message.starts_with("line 5 column "), "{message}");
+        assert!(message.contains(part), "{message}");
     }
 }
 
@@ -408,44 +325,30 @@ fn names_that_a_variable_or_a_path_would_misread_are_refused() {
     ] {
         for good in ["GPU-0", "mlx5_0", "uverbs0", "ib1"] {
             let message = refusal(&format!("\"{good}\""), &format!("\"{bad}\""));
-            let end = "expected 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`";
-            assert!(message.ends_with(end), "{message}");
+            assert!(message.contains("expected 1 to 63 of"), "{message}");
         }
     }
-    assert!(
-        refusal("\"mlx5_0\"", "\"a:1\"")
-            .starts_with("line 28 column 18: found `a:1`, expected 1 to 63")
-    );
-    assert!(
-        refusal("\"ib1\"", "\"\\u001b[2J\"")
-            .starts_with("`nics[0].netdevs[1]`: found `\\u{1b}[2J`, expected")
-    );
     assert!(read(&SAMPLE.replace("rxe0", &long[1..])).is_ok());
-    assert_eq!(
-        refusal("NVIDIA H100", "NVIDIA\\tH100"),
-        "`gpus[0].model`: found `NVIDIA\\tH100 80GB HBM3`, expected at most 1024 characters, none of them a \
-         control character"
-    );
 }
 
 #[test]
 fn each_of_the_listed_mistakes_is_refused_with_its_message() {
-    let lines: Vec<&str> = REFUSALS
-        .lines()
+    let lines = REFUSALS.lines();
+    let lines: Vec<&str> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    let wrong: Vec<String> = lines
-        .chunks(3)
-        .filter_map(|block| {
-            let part = |i: usize, mark: &str| {
-                block[i]
-                    .strip_prefix(mark)
-                    .unwrap_or_else(|| panic!("`{}`", block[i]))
-            };
-            let message = refusal(part(0, "- "), part(1, "+ "));
-            (message != part(2, "= ")).then(|| format!("{}\n= {message}", block.join("\n")))
-        })
-        .collect();
+    let mut wrong = Vec::new();
+    for block in lines.chunks(3) {
+        let part = |i: usize, mark: &str| {
+            block[i]
+                .strip_prefix(mark)
+                .unwrap_or_else(|| panic!("`{}`", block[i]))
+        };
+        let message = refusal(part(0, "- "), part(1, "+ "));
+        if message != part(2, "= ") {
+            wrong.push(format!("{}\n= {message}", block.join("\n")));
+        }
+    }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n\n"));
 }
 
@@ -455,61 +358,28 @@ fn a_link_rate_without_speed_or_lanes_or_beyond_any_link_is_refused() {
                     0.0 GT/s x1|1001.0 GT/s x1|99999999999 GT/s x1|.5 GT/s x1|2. GT/s x1";
     for bad in no_rates.split('|') {
         let place = format!("line 18 column {}", 77 + bad.len());
-        let message = format!("found `{bad}`, expected speed and lanes such as `32.0 GT/s x16`");
-        assert_eq!(
-            refusal("2.5 GT/s x4", bad).split_once(": ").unwrap(),
-            (&*place, &*message)
-        );
+        let start = format!("{place}: found `{bad}`, expected speed and");
+        let message = refusal("2.5 GT/s x4", bad);
+        assert!(message.starts_with(&start), "{message}");
     }
 }
 
 #[test]
-fn parents_must_end_at_a_host_bridge() {
-    let message = "`pci[0].parent`: the bridges above `0000:15:01.0` form a circle, expected a host bridge above";
-    assert_eq!(refusal("pci0000:15", "0000:15:01.0"), message);
-    assert_eq!(refusal("pci0000:15", "0000:17:02.0"), message);
+fn chains_and_lists_longer_than_a_machine_can_be_are_refused() {
     let chain = |count| {
         with_list("pci", count, |i| {
-            let parent = if i == 0 {
-                "pci0000:00".to_string()
-            } else {
-                format!("{:02x}:00.0", i - 1)
+            let parent = match i {
+                0 => "pci0000:00".to_string(),
+                _ => format!("{:02x}:00.0", i - 1),
             };
             format!(r#"{{"address": "{i:02x}:00.0", "parent": "{parent}"}}"#)
         })
     };
-    assert!(read(&chain(PciTree::MAX_DEPTH + 1)).is_ok());
-    assert_eq!(
-        read(&chain(PciTree::MAX_DEPTH + 2))
-            .unwrap_err()
-            .to_string(),
-        "`pci[33].parent`: found `33 bridges or more`, expected at most `32` above `0000:21:00.0`"
-    );
-}
-
-#[test]
-fn lists_longer_than_a_machine_can_be_are_refused() {
-    let nodes = |count| {
-        with_list("numa_nodes", count, |i| {
-            format!(r#"{{"os_index": {i}, "cpus": ""}}"#)
-        })
-    };
-    let cores = |count| {
-        with_list("pus", count, |i| {
-            format!(r#"{{"package": 0, "core": {i}, "pus": "{}"}}"#, i.min(8191))
-        })
-    };
-    let pci = |count| {
-        with_list("pci", count, |i| {
-            format!(r#"{{"address": "{i:x}:00:00.0", "parent": "pci{i:x}:00"}}"#)
-        })
-    };
-    let gpus = |count| {
-        with_list("gpus", count, |_| {
-            r#"{"address": "1:0.0", "vendor": "amd"}"#.to_string()
-        })
-    };
-    let nics = |count| with_list("nics", count, |i| format!(r#"{{"name": "n{i}"}}"#));
+    let nodes = |i| format!(r#"{{"os_index": {i}, "cpus": ""}}"#);
+    let cores = |i: usize| format!(r#"{{"package": 0, "core": {i}, "pus": "{}"}}"#, i.min(8191));
+    let pci = |i| format!(r#"{{"address": "{i:x}:00:00.0", "parent": "pci{i:x}:00"}}"#);
+    let gpu = |_| r#"{"address": "1:0.0", "vendor": "amd"}"#.to_string();
+    let nic = |i| format!(r#"{{"name": "n{i}"}}"#);
     let ports = |count| {
         with_list("nics", 1, |_| {
             let ports: Vec<String> = (1..=count)
@@ -518,31 +388,41 @@ fn lists_longer_than_a_machine_can_be_are_refused() {
             format!(r#"{{"name": "n", "ports": [{}]}}"#, ports.join(","))
         })
     };
-    let refused = |text: String| read(&text).unwrap_err().to_string();
-    assert!(read(&nodes(1024)).is_ok() && read(&cores(8192)).is_ok() && read(&pci(4096)).is_ok());
-    assert!(read(&nics(256)).is_ok() && read(&ports(16)).is_ok());
-    assert_eq!(
-        refused(nodes(1025)),
-        "`numa_nodes`: found `1025` entries, expected at most `1024`"
-    );
-    assert_eq!(
-        refused(cores(8193)),
-        "`pus`: found `8193` entries, expected at most `8192`"
-    );
-    assert_eq!(
-        refused(pci(4097)),
-        "`pci`: found `4097` entries, expected at most `4096`"
-    );
-    assert_eq!(
-        refused(gpus(257)),
-        "`gpus`: found `257` entries, expected at most `256`"
-    );
-    assert_eq!(
-        refused(nics(257)),
-        "`nics`: found `257` entries, expected at most `256`"
-    );
-    assert_eq!(
-        refused(ports(17)),
-        "`nics[0].ports`: found `17` entries, expected at most `16`"
-    );
+    for (good, bad, start) in [
+        (
+            chain(PciTree::MAX_DEPTH + 1),
+            chain(PciTree::MAX_DEPTH + 2),
+            "`pci[33].parent`: found `33 bridges",
+        ),
+        (
+            with_list("numa_nodes", 1024, nodes),
+            with_list("numa_nodes", 1025, nodes),
+            "`numa_nodes`: found `1025`",
+        ),
+        (
+            with_list("pus", 8192, cores),
+            with_list("pus", 8193, cores),
+            "`pus`: found `8193`",
+        ),
+        (
+            with_list("pci", 4096, pci),
+            with_list("pci", 4097, pci),
+            "`pci`: found `4097`",
+        ),
+        (
+            with_list("gpus", 0, gpu),
+            with_list("gpus", 257, gpu),
+            "`gpus`: found `257`",
+        ),
+        (
+            with_list("nics", 256, nic),
+            with_list("nics", 257, nic),
+            "`nics`: found `257`",
+        ),
+        (ports(16), ports(17), "`nics[0].ports`: found `17`"),
+    ] {
+        assert!(read(&good).is_ok(), "{start}");
+        let message = read(&bad).unwrap_err().to_string();
+        assert!(message.starts_with(start), "{message}");
+    }
 }

@@ -26,11 +26,8 @@ pub struct OtherThreads {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Against {
-    /// some of the CPUs that were set
     Narrowed,
-    /// all of them, and others
     Widened,
-    /// others
     Moved,
 }
 
@@ -46,15 +43,12 @@ impl Against {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuVerdict {
-    /// the CPUs that were set, if any were
     pub set: Option<String>,
     pub threads: usize,
     /// threads on the CPUs that were set, else on those near the GPUs
     pub as_set: usize,
-    /// threads that may run on no CPU near the task's GPUs
     pub far: usize,
     pub others: Vec<OtherThreads>,
-    /// true if a process's first thread left the CPUs that were set
     pub first_left: bool,
 }
 

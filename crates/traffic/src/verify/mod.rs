@@ -17,7 +17,6 @@ pub struct SeenTask {
     pub numbers: Numbers,
     pub user: Option<u32>,
     pub processes: Vec<u32>,
-    /// its GPUs, or why they are not known
     pub gpus: Result<Vec<GpuIndex>, String>,
     /// the NICs that its marker names; `None`: not placed
     pub planned: Option<Vec<String>>,
@@ -25,9 +24,7 @@ pub struct SeenTask {
     /// by device, what its processes held, or why that is not known
     pub held: Result<BTreeMap<String, Held>, String>,
     pub threads: Vec<Thread>,
-    /// KiB that its processes wrote, by NUMA node
     pub memory: BTreeMap<u32, u64>,
-    /// variables of ours that have another value
     pub changed: Vec<String>,
 }
 
@@ -42,9 +39,7 @@ pub enum Verdict {
     /// a NIC is planned and none is used: TCP or shared memory carries the bytes, or nothing yet
     NoNic,
     NearerExists,
-    /// the other socket's
     Far,
-    /// a NIC that the plan leaves out
     LeftOut,
 }
 
@@ -71,7 +66,6 @@ impl Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
-    /// connected queue pairs
     QueuePairs,
     /// queue pairs that need no connection; UCX has some on each NIC of its list
     Datagrams,
@@ -103,7 +97,6 @@ pub struct TaskVerdict {
     pub is_placed: bool,
     pub planned: Vec<String>,
     pub used: Vec<UsedNic>,
-    /// devices that are open and not used
     pub opened: Vec<String>,
     pub verdict: Verdict,
     pub why: Option<String>,
@@ -128,7 +121,6 @@ impl TaskVerdict {
     }
 }
 
-/// The node, and its plan without words of a user's.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub topology: &'a Topology,
@@ -155,7 +147,6 @@ impl Node<'_> {
         nics
     }
 
-    /// The verdict on a NIC that the task's plan lacks.
     fn other(&self, gpus: &[GpuIndex], nic: NicIndex, port: Option<u32>) -> Verdict {
         let mut rails = self.map.rails.iter();
         if !rails.any(|of| of.nic == nic && port.is_none_or(|port| port == u32::from(of.port))) {
@@ -212,7 +203,6 @@ struct Used {
     count: u32,
 }
 
-/// The NICs that a task uses, by the best evidence that it has.
 fn used(held: &BTreeMap<String, Held>) -> Vec<Used> {
     let ports = |by: By, of: fn(&Held) -> &BTreeMap<u32, u32>| -> Vec<Used> {
         held.iter()

@@ -3,129 +3,121 @@
 use super::super::options::AdminLevel;
 use super::super::rollout::Rollout;
 use super::*;
-use crate::wish::Libraries;
+use crate::diagnostic::Diagnostic;
 
 /// What holds on this node for a step of this partition, and what was found wrong.
-fn admin(
+fn layered(
     plugstack: &[&str],
     file: &str,
     node: &str,
     partition: Option<&str>,
-) -> (Admin, Vec<String>) {
+) -> (Admin, Vec<Diagnostic>) {
     let (mut admin, mut findings) = Admin::parse(plugstack.iter().copied());
     let (conf, more) = Conf::parse(file.as_bytes(), "/c").unwrap();
     findings.extend(more);
     findings.extend(admin.add_conf(&conf, "/c", node, partition));
-    (admin, findings.iter().map(ToString::to_string).collect())
+    (admin, findings)
 }
 
-fn default_of(plugstack: &[&str], file: &str, partition: &str) -> Words {
-    let (admin, findings) = admin(plugstack, file, "gpu1", Some(partition));
-    assert_eq!(findings, [""; 0], "{file}");
+/// The default on node `gpu1` for a step of partition `p`.
+fn default_of(plugstack: &str, file: &str, partition: &str) -> Words {
+    let (admin, findings) = layered(&[plugstack], file, "gpu1", Some(partition));
+    assert_eq!(findings, [], "{file}");
     admin.default
 }
 
 #[test]
 fn the_partition_beats_the_node_that_the_file_and_that_plugstack_conf() {
     let lines = [
+        "",
         "default=numa\n",
         "NodeName=gpu[1-4] default=all\n",
         "PartitionName=train default=spread\n",
         "PartitionName=train NodeName=gpu1 default=rail\n",
     ];
-    let policy = |count: usize, partition: &str| {
+    let policies = ["closest", "numa", "all", "spread", "rail"];
+    for (count, expected) in policies.into_iter().enumerate() {
         // the order of the lines does not matter
-        let text: String = lines[..count].iter().rev().copied().collect();
-        default_of(&["default=closest"], &text, partition).policy
-    };
-    let on = |policy| Some(Switch::On(policy));
-    assert_eq!(policy(0, "train"), on(Policy::Closest));
-    assert_eq!(policy(1, "train"), on(Policy::Numa));
-    assert_eq!(policy(2, "train"), on(Policy::All));
-    assert_eq!(policy(3, "train"), on(Policy::Spread));
-    assert_eq!(policy(4, "train"), on(Policy::Rail));
-    assert_eq!(policy(4, "debug"), on(Policy::All), "another partition");
+        let text: String = lines[..=count].iter().rev().copied().collect();
+        assert_eq!(
+            default_of("default=closest", &text, "train"),
+            words(expected)
+        );
+    }
+    let another = default_of("default=closest", &lines.concat(), "debug");
+    assert_eq!(another, words("all"));
 }
 
 #[test]
 fn words_of_the_layers_add_up_and_the_nearer_count() {
-    let found = default_of(
-        &["default=rail,strict,no-env=A"],
-        "default=bind=none\nPartitionName=p default=best-effort,no-env=B",
-        "p",
-    );
-    assert_eq!(found, words("rail,best-effort,bind=none,no-env=A+B"));
-    assert_eq!(
-        default_of(&["default=observe"], "default=bind=none", "p"),
-        words("observe,bind=none")
-    );
-    assert_eq!(
-        default_of(&["default=observe"], "default=closest", "p"),
-        words("closest")
-    );
-    assert_eq!(
-        default_of(&["default=rail"], "default=observe", "p"),
-        words("rail,observe")
-    );
-    assert_eq!(
-        default_of(&["default=off"], "default=observe", "p"),
-        words("observe")
-    );
-    assert_eq!(
-        default_of(&["default=rail,observe"], "default=off", "p"),
-        words("off")
-    );
-    let taken_back = default_of(&["default=rail,no-env=A"], "default=no-env=none+C", "p");
+    let partition = "default=bind=none\nPartitionName=p default=best-effort,no-env=B";
+    for (plugstack, file, expected) in [
+        (
+            "default=rail,strict,no-env=A",
+            partition,
+            "rail,best-effort,bind=none,no-env=A+B",
+        ),
+        ("default=observe", "default=bind=none", "observe,bind=none"),
+        ("default=observe", "default=closest", "closest"),
+        ("default=rail", "default=observe", "rail,observe"),
+        ("default=off", "default=observe", "observe"),
+        ("default=rail,observe", "default=off", "off"),
+    ] {
+        assert_eq!(default_of(plugstack, file, "p"), words(expected), "{file}");
+    }
+    let taken_back = default_of("default=rail,no-env=A", "default=no-env=none+C", "p");
     assert_eq!(taken_back.no_env, ["C"]);
-    assert_eq!(
-        default_of(&["default=env=ucx"], "default=env=NCCL_IB_HCA", "p").env,
-        Some(Libraries::NONE)
-    );
+    let name = default_of("default=env=ucx", "default=env=NCCL_IB_HCA", "p");
+    assert_eq!(name.env, Some(Libraries::NONE));
+    // binding is staged by lines for nodes
+    let file = "default=closest,bind=none,mem=none\nNodeName=gpu1 default=bind=auto,mem=prefer\n";
+    for (node, bind, mem) in [
+        ("gpu1", Bind::Auto, Mem::Prefer),
+        ("gpu2", Bind::None, Mem::None),
+    ] {
+        let wish = Wish::new(layered(&[], file, node, None).0, None, None);
+        assert_eq!(
+            (wish.enabled, wish.bind, wish.mem),
+            (true, bind, mem),
+            "{node}"
+        );
+    }
 }
 
 #[test]
 fn a_nearer_list_replaces_the_others_and_goes_on_over_its_own_arguments() {
-    let (found, findings) = admin(
-        &[
-            "exclude=a",
-            "exclude=b",
-            "include=x,y",
-            "sysfs=/a",
-            "set=A=1",
-            "set=B=1",
-            "lets-through=SYS:30",
-        ],
-        "exclude=c\nexclude=d\nNodeName=gpu1 machine=dgx-h100 set=A=2 lets-through=PHB:80\n",
-        "gpu1",
-        None,
-    );
-    assert_eq!(
-        findings, [""; 0],
-        "what a nearer layer replaces is no mistake"
-    );
-    let exclude: Vec<String> = found
-        .selection
-        .exclude
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        (exclude, found.selection.include.len()),
-        (vec!["c".to_string(), "d".into()], 2)
-    );
+    let first = [
+        "exclude=a",
+        "exclude=b",
+        "include=x,y",
+        "sysfs=/a",
+        "set=A=1",
+        "set=B=1",
+        "lets-through=SYS:30",
+    ];
+    let file = "exclude=c\nexclude=d\nNodeName=gpu1 machine=dgx-h100 set=A=2 lets-through=PHB:80\n";
+    let (found, findings) = layered(&first, file, "gpu1", None);
+    // a nearer layer's replacement is no mistake
+    assert_eq!(findings, []);
+    let exclude = found.selection.exclude.iter().map(ToString::to_string);
+    assert_eq!(exclude.collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(found.selection.include.len(), 2);
     assert_eq!(found.source, NodeSource::Machine("dgx-h100".into()));
-    let (expected, _) = Admin::parse(["set=A=2", "set=B=1", "lets-through=SYS:30,PHB:80"]);
-    assert_eq!(
-        (found.templates, found.through),
-        (expected.templates, expected.through)
-    );
+    let (expected, _) = admin(&["set=A=2", "set=B=1", "lets-through=SYS:30,PHB:80"]);
+    assert_eq!(found.templates, expected.templates);
+    assert_eq!(found.through, expected.through);
 }
 
 #[test]
 fn a_partition_gets_no_word_that_a_user_must_not_choose() {
-    let of_partitions =
-        |argument: &str| admin(&[], &format!("PartitionName=p {argument}"), "n", Some("p"));
-    let of_nodes = |argument: &str| admin(&[], &format!("NodeName=n {argument}"), "n", None);
+    let of_partition =
+        |argument: &str| layered(&[], &format!("PartitionName=p {argument}"), "n", Some("p"));
+    let of_node = |argument: &str| layered(&[], &format!("NodeName=n {argument}"), "n", None);
+    let refused = |found: (Admin, Vec<Diagnostic>), part: &str| {
+        assert_eq!(found.0, Admin::default(), "{part}");
+        let last = found.1.last().unwrap().to_string();
+        assert!(last.contains(part), "{last}");
+    };
     for argument in [
         "topology=/a",
         "sysfs=/a",
@@ -135,317 +127,154 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
         "cache=1",
         "disable",
     ] {
-        let (found, findings) = of_partitions(argument);
-        assert_eq!(found, Admin::default(), "{argument}");
-        let finding = findings.last().unwrap();
-        assert!(
-            finding.contains("not for a partition, which a user's process names"),
-            "{findings:?}"
-        );
-        assert_eq!(of_nodes(argument).1, [""; 0]);
+        refused(of_partition(argument), "not for a partition");
+        assert_eq!(of_node(argument).1, []);
     }
-    assert_ne!(of_partitions("set=A=1").0, Admin::default());
-    let (found, findings) = of_partitions("set=A_FILE=/etc/a");
-    assert_eq!(found, Admin::default());
-    assert!(
-        findings[0].contains("`A_FILE` names a file, which root looks for"),
-        "{findings:?}"
-    );
+    assert_ne!(of_partition("set=A=1").0, Admin::default());
+    refused(of_partition("set=A_FILE=/etc/a"), "`A_FILE` names a file");
     for found in [
-        of_partitions("conf=/a"),
-        of_nodes("conf=/a"),
-        admin(&[], "conf=/a", "n", None),
+        of_partition("conf=/a"),
+        of_node("conf=/a"),
+        layered(&[], "conf=/a", "n", None),
     ] {
-        assert_eq!(found.0, Admin::default());
-        assert!(
-            found.1[0].contains("`/c:1: conf=/a`: stands in plugstack.conf alone"),
-            "{:?}",
-            found.1
-        );
+        refused(found, "`/c:1: conf=/a`: stands in plugstack.conf");
     }
-    let levels = ARGUMENTS.iter().map(|spec| spec.level).collect::<Vec<_>>();
-    assert!(
-        [
-            AdminLevel::Partition,
-            AdminLevel::Node,
-            AdminLevel::Plugstack
-        ]
-        .iter()
-        .all(|level| levels.contains(level))
-    );
+    for level in [
+        AdminLevel::Partition,
+        AdminLevel::Node,
+        AdminLevel::Plugstack,
+    ] {
+        assert!(ARGUMENTS.iter().any(|spec| spec.level == level));
+    }
 }
 
 #[test]
 fn the_switch_is_thrown_by_any_layer_and_back_by_none() {
     for (plugstack, file, disabled) in [
-        (&[][..], "", false),
-        (&["disable"], "", true),
-        (&["disable"], "disable=no", true),
-        (&["disable=no"], "disable=yes", true),
-        (&["disable=no"], "", false),
-        (&[], "NodeName=gpu[1-3] disable", true),
-        (&[], "NodeName=gpu[2-3] disable", false),
+        ("default=rail", "", false),
+        ("disable", "", true),
+        ("disable", "disable=no", true),
+        ("disable=no", "disable=yes", true),
+        ("disable=no", "", false),
+        ("disable=", "", true),
+        ("default=rail", "NodeName=gpu[1-3] disable", true),
+        ("default=rail", "NodeName=gpu[2-3] disable", false),
     ] {
-        let (found, findings) = admin(plugstack, file, "gpu1", None);
-        assert_eq!(
-            (found.disabled, findings.len()),
-            (disabled, 0),
-            "{plugstack:?} and `{file}`"
-        );
+        let (found, findings) = layered(&[plugstack], file, "gpu1", None);
+        assert_eq!(found.disabled, disabled, "{plugstack} and `{file}`");
+        assert_eq!(findings, [], "{plugstack} and `{file}`");
     }
-    let (found, findings) = Admin::parse(["disable=maybe"]);
-    assert!(!found.disabled && findings[0].refuses, "{findings:?}");
-    assert!(
-        findings[0].to_string().contains("expected `disable`"),
-        "{findings:?}"
-    );
-    let (found, findings) = Admin::parse(["trust-topology=yes", "disable="]);
-    assert_eq!(
-        (found.trust_topology, found.disabled, findings.len()),
-        (true, true, 0),
-        "of a map of arguments"
-    );
+    let (found, findings) = admin(&["disable=maybe"]);
+    assert!(!found.disabled && findings[0].contains("expected `disable`"));
+    assert!(admin(&["trust-topology=yes"]).0.trust_topology);
 }
 
 #[test]
-fn what_is_not_understood_refuses_and_what_is_doubtful_does_not() {
-    for refused in [
-        "Disable",
-        "disable=0",
-        "disable;",
-        "disbale",
-        "off",
-        "enabled=no",
-        "default=Off",
-        "default=",
-        "default=closet",
-        "Default=off",
-        "rollout=0",
-        "cach=0",
-        "cache=soon",
-        "fabric=off",
-        "none-is=bound",
-        "node-file=there",
-        "lets-through=SYS",
-        "exclude=",
-        "set=LD_PRELOAD=/x",
-        "set=A={nix}",
-    ] {
-        let (_, found) = Admin::parse(["default=closest", refused]);
-        assert!(found.iter().any(|found| found.refuses), "`{refused}`");
+fn a_line_that_is_not_understood_refuses_and_a_doubtful_one_does_not() {
+    let refuses = |arguments: &[&str]| {
+        let (_, found) = Admin::parse(arguments.iter().copied());
+        (found.len(), found.iter().any(|found| found.refuses))
+    };
+    for refused in "Disable disable=0 disable=maybe disable; disbale off enabled=no default=Off \
+                    default= default=closet Default=off rollout=0 rollout=10 cach=0 cache=soon \
+                    rollout=node-env:100%,bind:1% fabric=off none-is=bound node-file=there \
+                    lets-through=SYS exclude= set=LD_PRELOAD=/x set=A={nix}"
+        .split(' ')
+    {
+        assert!(refuses(&["default=closest", refused]).1, "`{refused}`");
     }
     for doubtful in ["set=NCCL_DEBUG=WARN", "set=A=1;A=2"] {
-        let (_, found) = Admin::parse([doubtful]);
-        assert!(
-            found.len() == 1 && !found[0].refuses,
-            "`{doubtful}`: {found:?}"
+        assert_eq!(refuses(&[doubtful]), (1, false), "`{doubtful}`");
+    }
+    // a line that is there twice
+    let twice = ["machine=a", "machine=a", "default=rail", "default=rail"];
+    assert_eq!(refuses(&twice), (0, false));
+    assert_eq!(admin(&twice).0.source, NodeSource::Machine("a".into()));
+    // a line of another node or partition refuses nothing, unless it cannot be read
+    for (line, is_refused) in [
+        ("NodeName=gpu[2 default=rail", true),
+        ("NodeName=ALL disable", true),
+        ("NodeName = gpu2 exclude=a", true),
+        ("exclude=a NodeName=gpu2", true),
+        ("NodeName=gpu[1-2] exclud=a", true),
+        ("PartitionName=p exclud=a", true),
+        ("PartitionName=p NodeName=gpu1 exclud=a", true),
+        ("NodeName=gpu2 exclud=a", false),
+        ("PartitionName=q exclud=a", false),
+        ("PartitionName=p NodeName=gpu2 exclud=a", false),
+    ] {
+        let (_, found) = layered(&[], line, "gpu1", Some("p"));
+        assert_eq!(
+            found.iter().any(|found| found.refuses),
+            is_refused,
+            "`{line}`"
         );
     }
-    let (twice, found) = Admin::parse(["machine=a", "machine=a", "default=rail", "default=rail"]);
-    assert_eq!(
-        (twice.source, found),
-        (NodeSource::Machine("a".into()), vec![]),
-        "a line that is there twice"
-    );
-}
-
-#[test]
-fn a_line_that_cannot_be_read_is_refused_on_all_nodes_and_another_nodes_line_is_not() {
-    let refuses = |text: &str| {
-        let (conf, mut found) = Conf::parse(text.as_bytes(), "/c").unwrap();
-        found.extend(Admin::default().add_conf(&conf, "/c", "gpu1", Some("p")));
-        found.iter().any(|found| found.refuses)
-    };
-    for text in [
-        "NodeName=gpu[2 default=rail",
-        "NodeName=ALL disable",
-        "NodeName = gpu2 exclude=a",
-        "exclude=a NodeName=gpu2",
-    ] {
-        assert!(refuses(text), "`{text}`");
-    }
-    for line in [
-        "NodeName=gpu[1-2]",
-        "PartitionName=p",
-        "PartitionName=p NodeName=gpu1",
-    ] {
-        assert!(refuses(&format!("{line} exclud=a")), "`{line}`");
-    }
-    for line in [
-        "NodeName=gpu2",
-        "PartitionName=q",
-        "PartitionName=p NodeName=gpu2",
-    ] {
-        assert!(!refuses(&format!("{line} exclud=a")), "`{line}`");
-    }
-}
-
-#[test]
-fn one_set_can_hold_what_several_would() {
-    let (list, findings) = Admin::parse(["set=A={nic};B=x;y;C={gpu}"]);
-    let (several, _) = Admin::parse(["set=A={nic}", "set=B=x;y", "set=C={gpu}"]);
-    assert_eq!((list.templates.len(), findings.len()), (3, 0));
-    assert_eq!(list, several);
-    let (some, findings) = Admin::parse(["set=A={nic};LD_PRELOAD=/x;B={nix};C=1"]);
-    let names: Vec<&str> = some
-        .templates
-        .iter()
-        .map(|template| template.name())
-        .collect();
-    assert_eq!(
-        (names, findings.len()),
-        (vec!["A", "C"], 1),
-        "one line, and the others hold"
-    );
-    let told = findings[0].to_string();
-    assert!(
-        told.contains("`LD_PRELOAD` is refused") && told.contains("`{nix}` is not known"),
-        "{told}"
-    );
 }
 
 #[test]
 fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
-    let (admin, findings) = admin(
-        &["default=rail", "rollout=10%"],
-        "PartitionName=p rollout=0%,observe",
-        "n",
-        Some("p"),
-    );
-    assert_eq!(
-        (Ok(admin.rollout), findings.len()),
-        (Rollout::parse("0%,observe"), 0)
-    );
-    let settings = |option: Option<&str>| {
-        let option = option.map(words);
-        super::merge(
-            &admin.rollout.default_of(7, &admin.default),
-            None,
-            option.as_ref(),
-        )
-    };
-    assert!(settings(None).observe, "outside");
-    let asked = settings(Some("verbose"));
-    assert_eq!(
-        (asked.enabled, asked.observe, asked.policy),
-        (true, false, Policy::Rail),
-        "who asks gets it"
-    );
-    assert!(!settings(Some("off")).enabled);
-    let (_, findings) = Admin::parse(["default=rail", "rollout=10"]);
-    assert!(findings[0].refuses && findings[0].to_string().contains("as `rollout=10%`"));
-}
-
-#[test]
-fn binding_is_staged_by_lines_for_nodes() {
-    let (_, findings) = Admin::parse(["default=rail", "rollout=node-env:100%,bind:1%"]);
-    assert!(
-        findings[0].refuses && findings[0].to_string().contains("NodeName="),
-        "{findings:?}"
-    );
-    let file = "default=closest,bind=none,mem=none\nNodeName=gpu1 default=bind=auto,mem=prefer\n";
-    let of = |node: &str| {
-        let (admin, _) = admin(&[], file, node, None);
-        let settings = super::merge(&admin.default, None, None);
-        (settings.enabled, settings.bind, settings.mem)
-    };
-    assert_eq!(
-        (of("gpu1"), of("gpu2")),
-        (
-            (true, Bind::Auto, Mem::Prefer),
-            (true, Bind::None, Mem::None)
-        )
-    );
-}
-
-#[test]
-fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
-    let merged = |default: &str, environment: Option<&str>, option: Option<&str>| {
-        let (environment, option) = (environment.map(words), option.map(words));
-        let found = super::merge(&words(default), environment.as_ref(), option.as_ref());
-        (found.enabled, found.observe)
-    };
-    let (off, observed, placed) = ((false, false), (true, true), (true, false));
-    for (default, environment, option, expected) in [
-        ("observe", None, None, observed),
-        ("rail,observe,strict", None, None, observed),
-        ("observe", None, Some(""), placed),
-        ("observe", None, Some("off"), off),
-        ("observe", Some("off"), None, off),
-        ("observe", Some("off"), Some("verbose"), placed),
-        ("closest", None, Some("observe"), observed),
-        ("", Some("observe"), None, observed),
-        ("", Some("observe"), Some("rail"), placed),
-        ("off", None, Some("observe"), observed),
+    let file = "PartitionName=p rollout=0%,observe";
+    let (shared, findings) = layered(&["default=rail", "rollout=10%"], file, "n", Some("p"));
+    assert_eq!(findings, []);
+    assert_eq!(Ok(shared.rollout), Rollout::parse("0%,observe"));
+    for (option, enabled, observe) in [
+        // outside
+        (None, true, true),
+        // a user who asks gets it
+        (Some("verbose"), true, false),
+        (Some("off"), false, false),
     ] {
+        let mut admin = Admin::default();
+        admin.default = shared.rollout.default_of(7, &shared.default);
+        let wish = Wish::new(admin, None, option.map(words).as_ref());
         assert_eq!(
-            merged(default, environment, option),
-            expected,
-            "default=`{default}` environment {environment:?} option {option:?}"
+            (wish.enabled, wish.observe),
+            (enabled, observe),
+            "{option:?}"
         );
+        assert!(!enabled || wish.policy == Policy::Rail);
     }
-    for both in ["off,observe", "observe,off"] {
-        assert!(
-            Words::parse(both)
-                .unwrap_err()
-                .to_string()
-                .contains("cannot both hold"),
-            "`{both}`"
-        );
+    for (rollout, part) in [
+        ("10", "as `rollout=10%`"),
+        ("node-env:100%,bind:1%", "NodeName="),
+    ] {
+        let (_, findings) = admin(&["default=rail", &format!("rollout={rollout}")]);
+        assert!(findings[0].contains(part), "{findings:?}");
     }
 }
 
 #[test]
 fn each_variable_can_be_switched_on_and_off_and_back() {
-    let may = |default: &str, option: &str, name: &str, library: &str| {
-        let settings = super::merge(&words(default), None, Some(&words(option)));
-        settings.wants(name, library, None)
-    };
-    let (ucx, nccl) = ("ucx", "nccl");
-    for (default, option, name, library, expected) in [
-        ("", "", "NCCL_IB_HCA", nccl, true),
-        ("", "no-env=NCCL_*", "NCCL_IB_HCA", nccl, false),
-        ("", "no-env=NCCL_*", "UCX_NET_DEVICES", ucx, true),
+    for (default, option, name, expected) in [
+        ("", "", "NCCL_IB_HCA", true),
+        ("", "no-env=NCCL_*", "NCCL_IB_HCA", false),
+        ("", "no-env=NCCL_*", "UCX_NET_DEVICES", true),
+        ("no-env=NCCL_IB_HCA", "no-env=none", "NCCL_IB_HCA", true),
         (
             "no-env=NCCL_IB_HCA",
-            "no-env=none",
-            "NCCL_IB_HCA",
-            nccl,
-            true,
-        ),
-        (
-            "no-env=NCCL_IB_HCA",
-            "no-env=none,UCX_NET_DEVICES",
-            "UCX_NET_DEVICES",
-            ucx,
+            "no-env=none,UCX_TLS",
+            "UCX_TLS",
             false,
         ),
-        ("", "env=NCCL_IB_HCA", "NCCL_IB_HCA", nccl, true),
-        ("", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", nccl, false),
-        (
-            "",
-            "env=ucx+NCCL_IB_HCA,verbose",
-            "UCX_NET_DEVICES",
-            ucx,
-            true,
-        ),
-        ("env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", nccl, false),
-        ("env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", nccl, true),
+        ("", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true),
+        ("", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false),
+        ("", "env=ucx+NCCL_IB_HCA,verbose", "UCX_NET_DEVICES", true),
+        ("env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", false),
+        ("env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true),
         (
             "",
             "env=NCCL_IB_HCA,no-env=NCCL_IB_HCA",
             "NCCL_IB_HCA",
-            nccl,
             false,
         ),
     ] {
-        assert_eq!(
-            may(default, option, name, library),
-            expected,
-            "`{default}`, then `{option}`: {name}"
-        );
-    }
-    for bad in ["no-env=*", "no-env=nccl_*", "env=nccl_ib", "env=ucx*"] {
-        assert!(Words::parse(bad).is_err(), "`{bad}`");
+        let library = if name.starts_with("UCX") {
+            "ucx"
+        } else {
+            "nccl"
+        };
+        let wants = merged(default, None, Some(option)).wants(name, library, None);
+        assert_eq!(wants, expected, "`{default}`, then `{option}`: {name}");
     }
 }

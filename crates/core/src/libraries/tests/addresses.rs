@@ -7,233 +7,144 @@ const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
 const WITHOUT_RDMACM: &str = "UCX_SOCKADDR_TLS_PRIORITY=tcp,sockcm";
 const WITH_INTERFACES: &str = "UCX_NET_DEVICES=mlx5_1:1,eth0,ib0,lo";
 
-/// A node with two IP interfaces, and with this file.
-fn files(file: (&'static str, &'static str)) -> Files {
+/// A task with one of three good NICs, on a node with two IP interfaces.
+fn routed(variables: &[&str]) -> Situation {
     let table =
         "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
-    Box::leak(Box::new([
-        ("/proc/net/route", table),
-        ("/sys/class/net/lo/operstate", "unknown\n"),
-        file,
-    ]))
-}
-
-/// A node with two IP interfaces; each task has one of its three good NICs.
-fn situation(variables: &[(&str, &str)]) -> Situation {
-    let files = files(("none", ""));
-    Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .with(variables)
-    .libraries(&["ucx"])
-}
-
-fn own() -> TaskPlacement {
-    task(&[1], &[1])
+    let situation = here().env(variables).libraries("ucx");
+    let situation = situation.file("/proc/net/route", table);
+    situation.file("/sys/class/net/lo/operstate", "unknown\n")
 }
 
 #[test]
 fn a_list_without_some_nics_goes_with_connections_by_its_interfaces() {
-    assert_eq!(
-        situation(&[]).changes(&own()),
-        [WITH_INTERFACES, WITHOUT_RDMACM]
-    );
-}
-
-#[test]
-fn a_list_of_every_working_port_leaves_connections_to_ucx() {
-    let mut situation = situation(&[]);
+    let mut all = routed(&[]);
+    assert_eq!(all.changes(), [WITH_INTERFACES, WITHOUT_RDMACM]);
     for state in [PortState::Down, PortState::Init] {
-        for nic in [0, 2, 3] {
-            situation.topology.nics[nic].ports[0].state = state;
-        }
-        assert_eq!(
-            situation.changes(&own()),
-            [WITH_INTERFACES],
-            "the others are {state}"
-        );
+        all.other_ports_are(state);
+        assert_eq!(all.changes(), [WITH_INTERFACES], "the others are {state}");
     }
-    situation.topology.nics[3].ports[0].state = PortState::Active;
-    assert_eq!(
-        situation.changes(&own()).len(),
-        2,
-        "a storage NIC's address may be taken too"
-    );
-    situation.topology.nics[3].kind = NicKind::Efa;
-    assert_eq!(
-        situation.changes(&own()),
-        [WITH_INTERFACES],
-        "rdmacm makes no connections by EFA"
-    );
+    // a storage NIC's address may be taken too
+    all.port(3).state = PortState::Active;
+    assert_eq!(all.changes(), [WITH_INTERFACES, WITHOUT_RDMACM]);
+    // rdmacm makes no connections by EFA
+    all.topology.nics[3].kind = NicKind::Efa;
+    assert_eq!(all.changes(), [WITH_INTERFACES]);
 }
 
 #[test]
 fn a_list_of_nics_alone_leaves_connections_to_ucx_which_has_no_other_way() {
-    assert_eq!(
-        situation(&[("UCX_TLS", "rc,cuda")]).changes(&own()),
-        ["UCX_NET_DEVICES=mlx5_1:1"]
-    );
-    let bare = Situation::new(PortState::Active).libraries(&["ucx"]);
-    assert_eq!(
-        bare.changes(&own()),
-        ["UCX_NET_DEVICES=mlx5_1:1"],
-        "a node without interfaces"
-    );
-    let mut planned = bare;
-    planned.topology.provenance = Provenance::Model("m".to_string());
-    let both = "its GPU's NIC; on the node its IP interfaces are added and `UCX_SOCKADDR_TLS_PRIORITY` is set";
-    assert_eq!(planned.why(&own(), LIST), both);
-    assert_eq!(planned.changes(&own()), ["UCX_NET_DEVICES=mlx5_1:1"]);
-    let users = planned.with(&[(PRIORITY, "tcp")]);
-    assert_eq!(
-        users.why(&own(), LIST),
-        "its GPU's NIC; on the node its IP interfaces are added"
-    );
+    assert_eq!(routed(&["UCX_TLS=rc,cuda"]).changes(), [UCX]);
+    let mut bare = here().libraries("ucx");
+    assert_eq!(bare.changes(), [UCX], "a node without interfaces");
+    bare.topology.provenance = Provenance::Model("m".to_string());
+    assert_eq!(bare.changes(), [UCX]);
+    for (planned, is_told) in [
+        (bare.clone(), true),
+        (bare.env(&["UCX_SOCKADDR_TLS_PRIORITY=tcp"]), false),
+    ] {
+        let why = planned.why(LIST);
+        assert!(why.contains("its IP interfaces are added"), "{why}");
+        assert_eq!(
+            why.contains("`UCX_SOCKADDR_TLS_PRIORITY`"),
+            is_told,
+            "{why}"
+        );
+    }
 }
 
 #[test]
 fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
-    for variables in [
-        &[(LIST, "mlx5_0:1,eth0")][..],
-        &[("UCX_TLS", "^ib")],
-        &[("FI_UCX_DEVICES", "mlx5_0:1")],
-        &[("HOME", "/home/me")],
+    let mut own_file = routed(&["HOME=/home/me"]);
+    own_file = own_file.file("/home/me/ucx.conf", "UCX_NET_DEVICES=mlx5_0:1\n");
+    for situation in [
+        routed(&["UCX_NET_DEVICES=mlx5_0:1,eth0"]),
+        routed(&["UCX_TLS=^ib"]),
+        routed(&["FI_UCX_DEVICES=mlx5_0:1"]),
+        own_file,
+        routed(&[]).task(&[], &[0, 1]),
+        routed(&[]).no_env(&[LIST]),
     ] {
-        let mut situation = situation(variables);
-        situation.files = files(("/home/me/ucx.conf", "UCX_NET_DEVICES=mlx5_0:1\n"));
-        assert_eq!(
-            situation.changes(&own()),
-            Vec::<String>::new(),
-            "{variables:?}"
-        );
-        assert_eq!(situation.why(&own(), PRIORITY), "", "{variables:?}");
+        assert_eq!(situation.changes(), [""; 0], "{:?}", situation.present);
     }
-    assert_eq!(
-        situation(&[]).changes(&task(&[], &[0, 1])),
-        Vec::<String>::new()
-    );
-    let mut unwanted = situation(&[]);
-    unwanted.wish.no_env.push(LIST.to_string());
-    assert_eq!(unwanted.changes(&own()), Vec::<String>::new());
-    let admins = situation(&[])
-        .libraries(&["ucx", "site"])
+    let admins = routed(&[])
+        .libraries("ucx site")
         .set("UCX_NET_DEVICES={nics}");
-    assert_eq!(admins.changes(&own()), ["UCX_NET_DEVICES=mlx5_1:1"]);
+    assert_eq!(admins.changes(), [UCX]);
+    assert_eq!(admins.why(PRIORITY), "");
 }
 
 #[test]
 fn it_can_be_kept_away_alone_and_comes_with_a_list_that_is_asked_for_by_name() {
-    let mut situation = situation(&[]).libraries(&["none"]);
+    let mut situation = routed(&[]).libraries("none");
     situation.wish.env_names.push(LIST.to_string());
-    assert_eq!(situation.changes(&own()), [WITH_INTERFACES, WITHOUT_RDMACM]);
-    situation.wish.no_env.push(PRIORITY.to_string());
-    assert_eq!(situation.changes(&own()), [WITH_INTERFACES]);
+    assert_eq!(situation.changes(), [WITH_INTERFACES, WITHOUT_RDMACM]);
+    let without = situation.no_env(&[PRIORITY]);
+    assert_eq!(without.changes(), [WITH_INTERFACES]);
 }
 
 #[test]
 fn the_users_own_choice_of_connections_stays_in_the_environment_and_in_files() {
-    assert_eq!(
-        situation(&[(PRIORITY, "rdmacm,tcp")]).changes(&own()),
-        [WITH_INTERFACES]
-    );
-    for file in ["/etc/ucx/ucx.conf", "/home/me/ucx.conf"] {
-        let mut situation = situation(&[("HOME", "/home/me")]);
-        situation.files = files((file, "UCX_SOCKADDR_TLS_PRIORITY=tcp\n"));
-        assert_eq!(situation.changes(&own()), [WITH_INTERFACES], "{file}");
-        assert_eq!(situation.why(&own(), PRIORITY), format!("`{file}` sets it"));
-    }
-}
-
-#[test]
-fn who_has_connections_made_by_rdma_alone_gets_no_list_that_leaves_nics_out() {
-    let by_rdma =
-        "`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC";
-    let of_address =
-        "`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any";
-    for (name, value, reason) in [
-        (PRIORITY, "rdmacm", by_rdma),
-        ("UCX_CM_USE_ALL_DEVICES", "n", of_address),
+    const BY_RDMA: &str = "UCX_SOCKADDR_TLS_PRIORITY=rdmacm";
+    const OF_ADDRESS: &str = "UCX_CM_USE_ALL_DEVICES=n";
+    let etc = |text: &str| routed(&[]).file("/etc/ucx/ucx.conf", text);
+    let own = |text: &str| routed(&["UCX_CONFIG_DIR=/my"]).file("/my/ucx.conf", text);
+    for both in [
+        "UCX_SOCKADDR_TLS_PRIORITY=rdmacm,tcp",
+        "UCX_SOCKADDR_TLS_PRIORITY=tcp",
     ] {
-        let in_environment = situation(&[(name, value)]);
-        let text: &'static str = format!("{name}={value}\n").leak();
-        let in_file = |path: &'static str| {
-            let mut situation = situation(&[("UCX_CONFIG_DIR", "/my")]);
-            situation.files = files((path, text));
-            situation
-        };
-        for mut situation in [
-            in_environment,
-            in_file("/etc/ucx/ucx.conf"),
-            in_file("/my/ucx.conf"),
-        ] {
+        for situation in [routed(&[both]), etc(both), own(both)] {
+            assert_eq!(situation.changes(), [WITH_INTERFACES], "{both}");
+        }
+        assert_eq!(etc(both).why(PRIORITY), "`/etc/ucx/ucx.conf` sets it");
+    }
+    // no list may leave NICs out where connections are made by RDMA alone
+    for (text, reason) in [
+        (BY_RDMA, "`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: "),
+        (
+            OF_ADDRESS,
+            "`UCX_CM_USE_ALL_DEVICES` gives messages the NIC",
+        ),
+    ] {
+        for mut situation in [routed(&[text]), etc(text), own(text)] {
             assert_eq!(
-                situation.changes(&own()),
-                Vec::<String>::new(),
-                "{name}: {:?}",
+                situation.changes(),
+                [""; 0],
+                "{text}: {:?}",
                 situation.files
             );
-            assert_eq!(situation.why(&own(), LIST), reason);
-            for nic in [0, 2, 3] {
-                situation.topology.nics[nic].ports[0].state = PortState::Down;
-            }
-            assert_eq!(
-                situation.changes(&own()),
-                [WITH_INTERFACES],
-                "the node has no other NIC"
-            );
+            assert!(situation.why(LIST).starts_with(reason));
+            // the node has no other NIC
+            situation.other_ports_are(PortState::Down);
+            assert_eq!(situation.changes(), [WITH_INTERFACES]);
         }
     }
-    let mut over_file = situation(&[(PRIORITY, "tcp,rdmacm"), ("UCX_CM_USE_ALL_DEVICES", "y")]);
-    over_file.files = files((
-        "/etc/ucx/ucx.conf",
-        "UCX_SOCKADDR_TLS_PRIORITY=rdmacm\nUCX_CM_USE_ALL_DEVICES=n\n",
-    ));
-    assert_eq!(
-        over_file.changes(&own()),
-        [WITH_INTERFACES],
-        "UCX prefers the environment"
-    );
+    // UCX prefers the environment
+    let in_environment = [
+        "UCX_SOCKADDR_TLS_PRIORITY=tcp,rdmacm",
+        "UCX_CM_USE_ALL_DEVICES=y",
+    ];
+    let over_file = etc(&format!("{BY_RDMA}\n{OF_ADDRESS}\n")).env(&in_environment);
+    assert_eq!(over_file.changes(), [WITH_INTERFACES]);
 }
 
 #[test]
 fn libfabrics_own_word_for_the_device_is_the_users() {
-    let devices = |value: &str| situation(&[("FI_UCX_DEVICES", value)]);
-    assert_eq!(devices("mlx5_0:1").changes(&own()), Vec::<String>::new());
-    assert_eq!(
-        devices("mlx5_0:1").why(&own(), LIST),
-        "the user's `FI_UCX_DEVICES` chooses the device"
-    );
-    for automatic in ["auto", "auto:2"] {
-        assert_eq!(
-            devices(automatic).changes(&own()),
-            [WITH_INTERFACES, WITHOUT_RDMACM],
-            "{automatic}"
-        );
+    let chosen = routed(&["FI_UCX_DEVICES=mlx5_0:1"]);
+    assert!(chosen.why(LIST).starts_with("the user's `FI_UCX_DEVICES`"));
+    for automatic in ["FI_UCX_DEVICES=auto", "FI_UCX_DEVICES=auto:2"] {
+        let changes = routed(&[automatic]).changes();
+        assert_eq!(changes, [WITH_INTERFACES, WITHOUT_RDMACM], "{automatic}");
     }
 }
 
 #[test]
 fn an_inner_step_takes_an_outer_ones_priority_for_ours_and_not_for_the_users() {
-    let marked = "v1 policy=closest gpus=a nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1,eth0 \
-                  set:UCX_SOCKADDR_TLS_PRIORITY=tcp,sockcm";
-    let handed_down = [
-        (marker::NAME, marked),
-        (LIST, "mlx5_0:1,eth0"),
-        (PRIORITY, "tcp,sockcm"),
-    ];
-    let inner = situation(&handed_down);
-    assert_eq!(inner.changes(&own()), [WITH_INTERFACES, WITHOUT_RDMACM]);
-    assert_eq!(
-        inner.changes(&task(&[], &[0])),
-        [LIST, PRIORITY],
-        "a task without GPUs loses both"
-    );
+    let mut inner = routed(&[]);
+    inner.present = routed(&[]).gpus(&[0]).handed_down();
+    assert_eq!(inner.changes(), [WITH_INTERFACES, WITHOUT_RDMACM]);
     let names: Vec<&str> = variables().collect();
-    let withdrawn = withdrawal(&names, &inner.present);
-    let withdrawn: Vec<&str> = withdrawn
-        .iter()
-        .map(|variable| variable.name.as_ref())
-        .collect();
-    assert_eq!(withdrawn, [LIST, PRIORITY, marker::NAME]);
+    assert_eq!(inner.withdrawn(&names), [LIST, PRIORITY, marker::NAME]);
+    let without = inner.task(&[], &[0]);
+    assert_eq!(without.changes(), [LIST, PRIORITY]);
 }

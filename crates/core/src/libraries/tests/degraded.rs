@@ -1,139 +1,91 @@
 //! A port at half its rate: when NCCL's list leaves it out, by the answers of NCCL 2.30.7's own search.
 
 use super::*;
-use crate::policy;
-use nic_placement_node::platform;
 
-/// NCCL's list for a node of this model with these NICs at half their rate; UCX's for its first task is asserted to keep its NIC.
-fn list(model: &str, slow: &[&str], variables: &[(&str, &str)], files: Files) -> Option<String> {
-    let mut topology = platform::model(model).unwrap();
-    for nic in topology
-        .nics
-        .iter_mut()
-        .filter(|nic| slow.contains(&nic.name.as_str()))
-    {
+/// The first GPU of a node of this model with these NICs at half their rate.
+fn slowed(name: &str, slow: &[&str]) -> Situation {
+    let mut topology = nic_placement_node::platform::model(name).unwrap();
+    let is_slow = |nic: &&mut Nic| slow.contains(&nic.name.as_str());
+    for nic in topology.nics.iter_mut().filter(is_slow) {
         nic.ports[0].rate_mbps = nic.ports[0].rate_mbps.map(|mbps| mbps / 2);
     }
-    let node = policy::map(&topology, &Wish::default());
-    let first = node.gpus[0].choices[0].rail;
-    let own = node.rail(first).to_string();
-    let situation = Situation {
-        present: present(variables),
-        node,
-        topology,
-        wish: Wish::default(),
-        step: Step::default(),
-        files,
-    };
-    let task = task(&[0], &[first.0]);
-    let ucx = situation.value(&task, "UCX_NET_DEVICES").unwrap();
-    assert!(ucx.starts_with(&own), "{ucx}");
-    if slow.contains(&"mlx5_0") {
-        assert_eq!(
-            own, "mlx5_0:1",
-            "a near NIC at half its rate is still its GPU's best"
-        );
-    }
-    situation.value(&task, "NCCL_IB_HCA")
+    mapped(topology, &[], 0)
+}
+
+/// NCCL's list; UCX's keeps the NIC of the task.
+fn list(situation: Situation) -> String {
+    let own = situation.node.rail(situation.task.rails[0].0);
+    let ucx = situation.value("UCX_NET_DEVICES");
+    assert!(ucx.starts_with(&own.to_string()), "{ucx}");
+    situation.value("NCCL_IB_HCA")
 }
 
 #[test]
 fn nccls_list_leaves_slow_ports_out_while_the_others_carry_three_quarters() {
-    let compute = [
-        "mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
-    ];
-    let listed = |model: &str, slow: &[&str]| list(model, slow, &[], &[]).unwrap();
-    let without = |slow: &[&str]| {
-        let others = compute.iter().filter(|name| !slow.contains(name));
-        format!(
-            "={}",
-            others
-                .map(|name| format!("{name}:1"))
-                .collect::<Vec<_>>()
-                .join(",")
-        )
-    };
-    assert_eq!(
-        listed("dgx-h100", &[]),
-        without(&[]),
-        "storage's are left out anyway"
-    );
-    assert_eq!(
-        listed("dgx-h100", &compute[..1]),
-        without(&compute[..1]),
-        "192 GB/s with it, 336 without"
-    );
-    assert_eq!(listed("dgx-h100", &compute[..2]), without(&compute[..2]));
-    assert_eq!(
-        listed("dgx-h100", &compute[..4]),
-        without(&[]),
-        "288 GB/s with them, 192 without"
-    );
-    assert_eq!(
-        listed("dgx-h100", &compute[..7]),
-        without(&[]),
-        "the rate of most is the fabric's"
-    );
-    assert_eq!(
-        list("gb200-nvl72", &["mlx5_0"], &[], &[]).as_deref(),
-        Some("=mlx5_1:1,mlx5_3:1,mlx5_4:1")
-    );
+    let compute = [0, 3, 4, 5, 6, 9, 10, 11].map(|nth| format!("mlx5_{nth}"));
+    let compute = compute.each_ref().map(String::as_str);
+    for (slow, left_out) in [
+        // storage's are left out anyway
+        (0, 0),
+        // 192 GB/s with it, 336 without
+        (1, 1),
+        (2, 2),
+        // 288 GB/s with them, 192 without
+        (4, 0),
+        // the rate of most is the fabric's
+        (7, 0),
+    ] {
+        let situation = slowed("dgx-h100", &compute[..slow]);
+        // a near NIC at half its rate is still its GPU's best
+        assert_eq!(
+            situation.node.rail(situation.task.rails[0].0).name,
+            "mlx5_0"
+        );
+        let expected = compute[left_out..].join(":1,");
+        assert_eq!(list(situation), format!("={expected}:1"), "{slow} are slow");
+    }
+    let gb200 = slowed("gb200-nvl72", &["mlx5_0"]);
+    assert_eq!(list(gb200), "=mlx5_1:1,mlx5_3:1,mlx5_4:1");
 }
 
 #[test]
 fn nccls_list_leaves_no_slow_port_out_where_the_bus_hides_the_switches_and_no_file_tells_of_them() {
-    const TOPO_FILE: &str = "NCCL_TOPO_FILE";
-    let slow = |variables: &[(&str, &str)], files| {
-        list("azure-nd96isr-h100-v5", &["mlx5_0"], variables, files)
-            .is_some_and(|list| !list.contains("mlx5_0:"))
-    };
-    assert!(!slow(&[], &[]), "300 GB/s with it, 140 without");
+    let azure = || slowed("azure-nd96isr-h100-v5", &["mlx5_0"]);
+    // 300 GB/s with it, 140 without
+    let unknown = list(azure());
     assert!(
-        slow(&[(TOPO_FILE, "/opt/ndv5.xml")], &[]),
-        "192 GB/s with it, 336 without"
+        unknown.is_empty() || unknown.contains("mlx5_0:"),
+        "{unknown}"
     );
-    assert!(slow(
-        &[],
-        &[("/etc/nccl.conf", "NCCL_TOPO_FILE=/opt/ndv5.xml\n")]
-    ));
+    // 192 GB/s with it, 336 without
+    let topo = "NCCL_TOPO_FILE=/opt/ndv5.xml";
+    for situation in [azure().env(&[topo]), azure().file("/etc/nccl.conf", topo)] {
+        let known = list(situation);
+        assert!(!known.is_empty() && !known.contains("mlx5_0:"), "{known}");
+    }
 }
 
 #[test]
 fn nccls_list_leaves_out_a_card_as_a_whole_or_not_at_all() {
-    let list = list("oci-bm-gpu-h100-8", &["mlx5_1"], &[], &[]).unwrap();
-    assert!(
-        !list.contains("mlx5_0:") && !list.contains("mlx5_1:") && list.contains("mlx5_3:1"),
+    let list = list(slowed("oci-bm-gpu-h100-8", &["mlx5_1"]));
+    let ports = ["mlx5_0:", "mlx5_1:", "mlx5_3:1"];
+    assert_eq!(
+        ports.map(|port| list.contains(port)),
+        [false, false, true],
         "{list}"
     );
 }
 
 #[test]
 fn nccls_list_has_a_slower_kind_of_nic_which_other_nodes_have_too() {
-    let mut topology = platform::model("dgx-h100").unwrap();
+    let mut topology = slowed("dgx-h100", &["mlx5_0"]).topology;
     let slow = topology
         .nics
-        .iter_mut()
+        .iter()
         .find(|nic| nic.name == "mlx5_0")
         .unwrap();
-    slow.ports[0].rate_mbps = Some(200_000);
-    let function = topology.pci.get(slow.address.unwrap()).unwrap().clone();
-    topology.pci.insert(crate::topology::PciFunction {
-        device: Some(0x101b),
-        ..function
-    });
-    let node = policy::map(&topology, &Wish::default());
-    let situation = Situation {
-        present: present(&[]),
-        node,
-        topology,
-        wish: Wish::default(),
-        step: Step::default(),
-        files: &[],
-    };
-    assert!(
-        situation
-            .value(&task(&[0], &[0]), "NCCL_IB_HCA")
-            .unwrap()
-            .starts_with("=mlx5_0:1,mlx5_3:1,")
-    );
+    let mut function = topology.pci.get(slow.address.unwrap()).unwrap().clone();
+    function.device = Some(0x101b);
+    topology.pci.insert(function);
+    assert!(list(mapped(topology, &[], 0)).starts_with("=mlx5_0:1,mlx5_3:1,"));
 }

@@ -1,337 +1,247 @@
 //! Slingshot and EFA: what Cray MPICH, Open MPI, oneCCL and libfabric's providers are told.
 
 use super::*;
-use crate::topology::{NumaNode, PciFunction, PciParent};
+use crate::topology::{NumaNode, PciAddress, PciFunction, PciParent};
 
-/// Frontier's kind of node: `nics` Slingshot NICs, each beside two AMD GPUs.
+/// GPU 0 of Frontier's kind of node: `nics` Slingshot NICs, each beside two AMD GPUs.
 fn slingshot(nics: usize) -> Situation {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for index in 0..nics {
         let host = PciParent::Host(format!("pci0000:{index}0").parse().unwrap());
-        let address: crate::topology::PciAddress = format!("{index}1:00.0").parse().unwrap();
-        let mut function = PciFunction::new(address, host);
-        function.numa_node = Some(index as u32);
-        topology.pci.insert(function);
+        let mut function = |address: String| {
+            let address: PciAddress = address.parse().unwrap();
+            let mut function = PciFunction::new(address, host);
+            function.numa_node = Some(index as u32);
+            topology.pci.insert(function);
+            address
+        };
+        let address = function(format!("{index}1:00.0"));
+        let gpus = [5, 6].map(|half| function(format!("{index}{half}:00.0")));
         let port = Port::new(1, PortState::Active, LinkLayer::Ethernet, None);
         topology.nics.push(Nic {
             address: Some(address),
             ports: vec![port],
             ..Nic::new(format!("cxi{index}").parse().unwrap(), NicKind::Slingshot)
         });
-        for half in 0..2 {
-            let address: crate::topology::PciAddress =
-                format!("{index}{}:00.0", half + 5).parse().unwrap();
-            let mut function = PciFunction::new(address, host);
-            function.numa_node = Some(index as u32);
-            topology.pci.insert(function);
-            topology.gpus.push(Gpu::new(address, GpuVendor::Amd));
-        }
+        topology
+            .gpus
+            .extend(gpus.map(|gpu| Gpu::new(gpu, GpuVendor::Amd)));
     }
-    let (_, mut placement) = node(PortState::Active);
-    placement.rails = Vec::new();
-    placement.excluded = Vec::new();
+    let mut placement = NodePlacement::default();
     placement.left_to_libfabric = topology.numbered_nics().map(|(nic, _)| nic).collect();
-    Situation {
-        topology,
-        node: placement,
-        wish: Wish::default(),
-        step: Step::default(),
-        present: Present::new(),
-        files: &[],
-    }
+    Situation::new((topology, placement)).task(&[0], &[])
 }
 
-const GPU_AWARE: (&str, &str) = ("MPICH_GPU_SUPPORT_ENABLED", "1");
+const GPU_AWARE: &str = "MPICH_GPU_SUPPORT_ENABLED=1";
 
 #[test]
 fn cray_mpich_is_told_to_go_by_the_gpu_where_it_can() {
-    let policy = |nics: usize, variables: &[(&str, &str)], gpus: &[usize]| {
-        slingshot(nics)
-            .with(variables)
-            .value(&task(gpus, &[]), "MPICH_OFI_NIC_POLICY")
-    };
-    for gpu in 0..8 {
-        assert_eq!(
-            policy(4, &[GPU_AWARE], &[gpu]).as_deref(),
-            Some("GPU"),
-            "the same in every task"
-        );
-    }
-    assert_eq!(
-        policy(4, &[GPU_AWARE], &[2, 3]).as_deref(),
-        Some("GPU"),
-        "both have the same NIC"
-    );
-    assert_eq!(
-        policy(4, &[GPU_AWARE], &[0, 1, 2]),
-        None,
-        "MPI may ask before the program chooses its GPU"
-    );
-    assert_eq!(policy(4, &[], &[0]), None, "MPI does not handle GPU memory");
-    assert_eq!(policy(4, &[("MPICH_GPU_SUPPORT_ENABLED", "0")], &[0]), None);
-    assert_eq!(policy(4, &[GPU_AWARE], &[]), None, "a task without GPUs");
-    assert_eq!(
-        policy(1, &[GPU_AWARE], &[0]),
-        None,
-        "nothing to choose from"
-    );
-    assert_eq!(
-        policy(4, &[GPU_AWARE, ("SLINGSHOT_DEVICES", "cxi2")], &[0]),
-        None,
-        "nothing to choose from"
-    );
-    assert_eq!(
-        policy(4, &[GPU_AWARE, ("SLINGSHOT_DEVICES", "cxi0,cxi2")], &[0]).as_deref(),
-        Some("GPU")
-    );
-    for (name, value) in [
-        ("FI_CXI_DEVICE_NAME", "cxi1"),
-        ("MPICH_OFI_NIC_MAPPING", "0:0-7"),
-        ("MPICH_OFI_NUM_NICS", "1"),
+    const POLICY: &str = "MPICH_OFI_NIC_POLICY";
+    for (nics, gpus, variables, expected) in [
+        (4, &[0][..], &[GPU_AWARE][..], "GPU"),
+        (4, &[7], &[GPU_AWARE], "GPU"),
+        // both have the same NIC
+        (4, &[2, 3], &[GPU_AWARE], "GPU"),
+        // MPI may ask before the program chooses its GPU
+        (4, &[0, 1, 2], &[GPU_AWARE], ""),
+        // MPI does not handle GPU memory
+        (4, &[0], &[], ""),
+        (4, &[0], &["MPICH_GPU_SUPPORT_ENABLED=0"], ""),
+        (4, &[], &[GPU_AWARE], ""),
+        // one NIC is no choice
+        (1, &[0], &[GPU_AWARE], ""),
+        (4, &[0], &[GPU_AWARE, "SLINGSHOT_DEVICES=cxi2"], ""),
+        (4, &[0], &[GPU_AWARE, "SLINGSHOT_DEVICES=cxi0,cxi2"], "GPU"),
+        // the user chooses by another variable
+        (4, &[0], &[GPU_AWARE, "FI_CXI_DEVICE_NAME=cxi1"], ""),
+        (4, &[0], &[GPU_AWARE, "MPICH_OFI_NIC_MAPPING=0:0-7"], ""),
+        (4, &[0], &[GPU_AWARE, "MPICH_OFI_NUM_NICS=1"], ""),
     ] {
+        let situation = slingshot(nics).task(gpus, &[]).env(variables);
         assert_eq!(
-            policy(4, &[GPU_AWARE, (name, value)], &[0]),
-            None,
-            "beside the user's `{name}`"
+            situation.value(POLICY),
+            expected,
+            "{nics} {gpus:?} {variables:?}"
         );
     }
-    let nvidia = Situation::new(PortState::Active).with(&[GPU_AWARE]);
-    assert_eq!(
-        nvidia.why(&task(&[1], &[1]), "MPICH_OFI_NIC_POLICY"),
-        "",
-        "no Slingshot, no word about it"
-    );
+    assert_eq!(here().env(&[GPU_AWARE]).why(POLICY), "", "no Slingshot");
 }
 
 #[test]
 fn libfabric_gets_a_device_only_where_that_is_asked_for_and_never_beside_the_policy() {
-    let devices = |situation: &Situation| {
-        let device = |gpu| situation.value(&task(&[gpu], &[]), "FI_CXI_DEVICE_NAME");
-        (0..8).map(device).collect::<Option<Vec<_>>>()
-    };
-    assert_eq!(devices(&slingshot(4).with(&[GPU_AWARE])), None);
-    let asked = slingshot(4)
-        .with(&[GPU_AWARE])
-        .libraries(&["default", "libfabric"]);
-    let expected: Vec<String> = [0, 0, 1, 1, 2, 2, 3, 3]
-        .map(|nic| format!("cxi{nic}"))
-        .to_vec();
-    assert_eq!(devices(&asked), Some(expected));
-    assert_eq!(asked.value(&task(&[0], &[]), "MPICH_OFI_NIC_POLICY"), None);
-    let mut ten = slingshot(4).libraries(&["libfabric"]);
+    const DEVICE: &str = "FI_CXI_DEVICE_NAME";
+    let of =
+        |situation: &Situation, gpus: &[usize]| situation.clone().task(gpus, &[]).value(DEVICE);
+    let asked = slingshot(4).libraries("libfabric");
+    for gpu in 0..8 {
+        assert_eq!(of(&slingshot(4).env(&[GPU_AWARE]), &[gpu]), "");
+        let aware = slingshot(4)
+            .env(&[GPU_AWARE])
+            .libraries("default libfabric");
+        assert_eq!(of(&aware, &[gpu]), format!("cxi{}", gpu / 2));
+        assert_eq!(aware.value("MPICH_OFI_NIC_POLICY"), "");
+        let chosen = asked.clone().env(&["MPICH_OFI_NIC_POLICY=NUMA"]);
+        assert_eq!(of(&chosen, &[gpu]), "", "the user's policy chooses");
+    }
+    let mut ten = asked.clone();
     ten.topology.nics[3].name = "cxi10".parse().unwrap();
-    assert_eq!(
-        ten.value(&task(&[2], &[]), "FI_CXI_DEVICE_NAME").as_deref(),
-        Some("cxi1")
-    );
-    assert_eq!(
-        ten.value(&task(&[6], &[]), "FI_CXI_DEVICE_NAME"),
-        None,
-        "it would admit `cxi1` too"
-    );
-    assert_eq!(
-        ten.value(&task(&[2, 6], &[]), "FI_CXI_DEVICE_NAME")
-            .as_deref(),
-        Some("cxi1,cxi10")
-    );
-    let chosen = slingshot(4)
-        .with(&[("MPICH_OFI_NIC_POLICY", "NUMA")])
-        .libraries(&["libfabric"]);
-    assert_eq!(devices(&chosen), None, "the user's policy chooses");
-    let fewer = slingshot(4)
-        .with(&[("SLINGSHOT_DEVICES", "cxi1")])
-        .libraries(&["libfabric"]);
-    assert_eq!(
-        fewer.value(&task(&[0], &[]), "FI_CXI_DEVICE_NAME"),
-        None,
-        "not the step's"
-    );
-    assert_eq!(
-        fewer
-            .value(&task(&[2], &[]), "FI_CXI_DEVICE_NAME")
-            .as_deref(),
-        Some("cxi1")
-    );
+    let fewer = asked.env(&["SLINGSHOT_DEVICES=cxi1"]);
+    for (situation, gpus, expected) in [
+        (&ten, &[2][..], "cxi1"),
+        // it would admit `cxi10` too
+        (&ten, &[6], ""),
+        (&ten, &[2, 6], "cxi1,cxi10"),
+        // not the step's
+        (&fewer, &[0], ""),
+        (&fewer, &[2], "cxi1"),
+    ] {
+        assert_eq!(of(situation, gpus), expected, "{gpus:?}");
+    }
 }
 
 #[test]
 fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
-    let mut situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
-    assert_eq!(
-        situation.changes(&task(&[1], &[1])),
-        ["FI_VERBS_DEVICE_NAME=mlx5_1"]
+    const DEVICE: &str = "FI_VERBS_DEVICE_NAME";
+    let of = |fourth: &str, gpus: &[usize]| {
+        let mut situation = here().libraries("libfabric").gpus(gpus);
+        situation.topology.nics[3].name = fourth.parse().unwrap();
+        situation
+    };
+    for (fourth, gpus, expected) in [
+        ("mlx5_3", &[1][..], "mlx5_1"),
+        // a comma list would name no device at all
+        ("mlx5_3", &[0, 1], ""),
+        ("mlx5_10", &[1], ""),
+        ("mlx5_10", &[2], "mlx5_2"),
+        ("MLX5_2X", &[2], ""),
+    ] {
+        let changes = of(fourth, gpus).changes();
+        let expected = Some(expected).filter(|name| !name.is_empty());
+        let expected = expected.map(|name| format!("{DEVICE}={name}"));
+        assert_eq!(changes, Vec::from_iter(expected), "{fourth} {gpus:?}");
+    }
+    assert!(
+        of("mlx5_3", &[0, 1])
+            .why(DEVICE)
+            .starts_with("it takes one name")
     );
-    // a comma list would name no device at all
-    assert_eq!(situation.changes(&task(&[0, 1], &[0, 1])), [""; 0]);
-    let why = situation.why(&task(&[0, 1], &[0, 1]), "FI_VERBS_DEVICE_NAME");
-    assert_eq!(why, "it takes one name, and the task has several NICs");
-    situation.topology.nics[3].name = "mlx5_10".parse().unwrap();
-    assert_eq!(situation.changes(&task(&[1], &[1])), Vec::<String>::new());
-    assert_eq!(
-        situation.changes(&task(&[2], &[2])),
-        ["FI_VERBS_DEVICE_NAME=mlx5_2"]
-    );
-    situation.topology.nics[3].name = "MLX5_2X".parse().unwrap();
-    assert_eq!(
-        situation.changes(&task(&[2], &[2])),
-        [""; 0],
-        "capitals or not"
-    );
-    situation.topology.nics[0].ports[0]
+    // some of the NICs have an IP address
+    let mut addressed = here().libraries("libfabric");
+    addressed
+        .port(0)
         .networks
         .push("10.1.0.0/16".parse().unwrap());
-    assert_eq!(
-        situation.changes(&task(&[0], &[0])),
-        ["FI_VERBS_DEVICE_NAME=mlx5_0"]
-    );
-    let why = situation.why(&task(&[1], &[1]), "FI_VERBS_DEVICE_NAME");
-    assert!(why.contains("has no IP address"), "{why}");
-}
-
-#[test]
-fn libfabric_gets_no_verbs_device_beside_the_users_interfaces_since_it_may_have_none_of_them() {
-    let situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
-    let chosen = situation.with(&[("FI_VERBS_IFACE", "ib0")]);
-    assert_eq!(
-        chosen.value(&task(&[1], &[1]), "FI_VERBS_DEVICE_NAME"),
-        None
-    );
+    assert!(addressed.why(DEVICE).contains("has no IP address"));
+    assert_eq!(addressed.gpus(&[0]).value(DEVICE), "mlx5_0");
+    // the user's interface may have none of them
+    let chosen = of("mlx5_3", &[1]).env(&["FI_VERBS_IFACE=ib0"]);
+    assert_eq!(chosen.value(DEVICE), "");
 }
 
 #[test]
 fn open_mpi_goes_by_the_gpu_where_libfabric_has_the_nics() {
-    let rank = |gpus: &[usize]| {
-        slingshot(4).value(
-            &task(gpus, &[]),
-            "OMPI_MCA_opal_common_ofi_accelerator_rank",
-        )
-    };
-    assert_eq!(
-        [0, 1, 2, 3].map(|gpu| rank(&[gpu])),
-        ["0", "1", "0", "1"].map(|rank| Some(rank.to_string()))
-    );
-    assert_eq!(rank(&[2, 3]).as_deref(), Some("0"));
-    assert_eq!(
-        rank(&[1, 2]),
-        None,
-        "it may ask before the program chooses its GPU"
-    );
-    assert_eq!(rank(&[]), None);
-    let promised = TaskPlacement {
-        seen: vec![GpuIndex(1), GpuIndex(2)],
-        ..task(&[2], &[])
-    };
-    let asked = slingshot(4).with(&[("MPICH_GPU_SUPPORT_ENABLED", "1")]);
-    assert_eq!(
-        asked.changes(&task(&[2], &[])).len(),
-        2,
-        "Cray MPICH and Open MPI"
-    );
-    assert_eq!(
-        asked.changes(&promised),
-        [""; 0],
-        "it uses one of two, but perhaps only later"
-    );
+    const RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
+    for (gpus, expected) in [
+        (&[0][..], "0"),
+        (&[1], "1"),
+        (&[2], "0"),
+        (&[3], "1"),
+        (&[2, 3], "0"),
+        // it may ask before the program chooses its GPU
+        (&[1, 2], ""),
+        (&[], ""),
+    ] {
+        let situation = slingshot(4).task(gpus, &[]);
+        assert_eq!(situation.value(RANK), expected, "{gpus:?}");
+    }
+    let mut promised = slingshot(4).env(&[GPU_AWARE]).task(&[2], &[]);
+    assert_eq!(promised.changes().len(), 2, "Cray MPICH and Open MPI");
+    // it uses one of two, but perhaps only later
+    promised.task.seen = vec![GpuIndex(1), GpuIndex(2)];
+    assert_eq!(promised.changes(), [""; 0]);
 }
 
-#[test]
-fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
-    let mut situation = slingshot(4).libraries(&["oneccl"]);
-    let cpus = |list: &str| CpuSet::from_list(list).unwrap();
-    for node in 0..4u32 {
-        let own = cpus(&format!("{}-{}", node * 8, node * 8 + 7));
+/// oneCCL with these CPUs of four nodes of eight.
+fn oneccl(cpus: &str, variables: &[&str]) -> Situation {
+    let mut situation = slingshot(4).libraries("oneccl").env(variables);
+    for os_index in 0..4 {
+        let own = format!("{}-{}", os_index * 8, os_index * 8 + 7);
         situation.topology.numa_nodes.push(NumaNode {
-            os_index: node,
-            cpus: own,
+            os_index,
+            cpus: CpuSet::from_list(&own).unwrap(),
             distances: Vec::new(),
             package: None,
         });
     }
-    let mut word = |list: &str, present: &[(&str, &str)]| {
-        let mut task = task(&[0], &[]);
-        task.cpus = cpus(list);
-        situation.present = super::present(present);
-        situation.value(&task, "CCL_MNIC")
-    };
-    assert_eq!(word("8-11", &[]).as_deref(), Some("local"));
-    assert_eq!(
-        word("4-11", &[]),
-        None,
-        "no NIC is local to two nodes, and oneCCL would fail"
-    );
-    assert_eq!(
-        word("8-11", &[("CCL_MNIC_NAME", "cxi3")]),
-        None,
-        "it would fail where none of these is local"
-    );
-    for (providers, set) in [
-        ("tcp", false),
-        ("tcp;ofi_rxm", false),
-        ("mlx", false),
-        ("cxi", true),
-        ("verbs;ofi_rxm", true),
-        ("tcp,psm3", true),
-        ("^tcp", true),
-        ("VERBS", true),
-        ("Psm3;ofi_rxd", true),
-        ("ofi_rxm;verbs", false),
-        (" verbs", false),
-        ("tcp, cxi", false),
-        ("verb", false),
-        ("^cxi,verbs,psm3,psm2,OPX,efa", false),
-        ("^tcp,^verbs", true),
-        ("", false),
-    ] {
-        assert_eq!(
-            word("8-11", &[("FI_PROVIDER", providers)]).is_some(),
-            set,
-            "`{providers}`"
-        );
+    situation.task.cpus = CpuSet::from_list(cpus).unwrap();
+    situation
+}
+
+#[test]
+fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
+    const LOCAL: &str = "CCL_MNIC";
+    assert_eq!(oneccl("8-11", &[]).value(LOCAL), "local");
+    // no NIC is local to two nodes, and oneCCL would fail, as where none of these is local
+    assert_eq!(oneccl("4-11", &[]).value(LOCAL), "");
+    assert_eq!(oneccl("8-11", &["CCL_MNIC_NAME=cxi3"]).value(LOCAL), "");
+    let with = [
+        "cxi",
+        "verbs;ofi_rxm",
+        "tcp,psm3",
+        "^tcp",
+        "VERBS",
+        "Psm3;ofi_rxd",
+        "^tcp,^verbs",
+    ];
+    let without = [
+        "tcp",
+        "tcp;ofi_rxm",
+        "mlx",
+        "ofi_rxm;verbs",
+        " verbs",
+        "tcp, cxi",
+        "verb",
+        "",
+    ];
+    let all_but = ["^cxi,verbs,psm3,psm2,OPX,efa"];
+    for (providers, is_set) in [(&with[..], true), (&without, false), (&all_but, false)] {
+        for provider in providers {
+            let situation = oneccl("8-11", &[&format!("FI_PROVIDER={provider}")]);
+            assert_eq!(situation.sets(LOCAL), is_set, "`{provider}`");
+        }
     }
 }
 
 #[test]
 fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() {
     const WORKERS: &str = "CCL_WORKER_AFFINITY";
-    let of_task = |local_id: u32, list: &str, present: &[(&str, &str)]| {
-        let mut task = TaskPlacement {
-            local_id,
-            ..task(&[0], &[])
-        };
-        task.cpus = CpuSet::from_list(list).unwrap();
-        let asked = slingshot(4).libraries(&["oneccl"]).with(present);
-        (asked.value(&task, WORKERS), asked.why(&task, WORKERS))
-    };
-    let workers = |list: &str, present: &[(&str, &str)]| of_task(0, list, present);
-    let of_four = ("MPI_LOCALNRANKS", "4");
-    for (local_id, list) in [(1, "10,10,10,10"), (3, "8,8,8,8"), (5, "10,10,10,10")] {
+    const OF_FOUR: &str = "MPI_LOCALNRANKS=4";
+    // tasks may share their CPUs
+    for (local_id, list) in [(0, 11), (1, 10), (3, 8), (5, 10)] {
+        let mut situation = oneccl("8-11", &[OF_FOUR]);
+        situation.task.local_id = local_id;
         assert_eq!(
-            of_task(local_id, "8-11", &[of_four]).0.as_deref(),
-            Some(list),
-            "tasks may share their CPUs"
+            situation.value(WORKERS),
+            vec![list.to_string(); 4].join(",")
         );
     }
+    let off = oneccl("8-11", &[OF_FOUR, "CCL_WORKER_OFFLOAD=0"]);
     assert_eq!(
-        workers("8-11", &[of_four]).0.as_deref(),
-        Some("11,11,11,11")
+        (off.value(WORKERS), off.why(WORKERS)),
+        (String::new(), String::new())
     );
-    assert_eq!(
-        workers("8-11", &[of_four, ("CCL_WORKER_OFFLOAD", "0")]),
-        (None, String::new())
-    );
-    let by_torchrun = [of_four, ("CCL_PROCESS_LAUNCHER", "torchrun")];
-    let several = [of_four, ("CCL_WORKER_COUNT", "2")];
     for (cpus, present) in [
         ("8-11", &[][..]),
-        ("8-11", &by_torchrun),
-        ("8-11", &several),
-        ("8-11", &[("MPI_LOCALNRANKS", "0")]),
-        ("8-11", &[("MPI_LOCALNRANKS", "100000")]),
-        ("8", &[of_four]),
-        ("", &[of_four]),
+        ("8-11", &[OF_FOUR, "CCL_PROCESS_LAUNCHER=torchrun"]),
+        ("8-11", &[OF_FOUR, "CCL_WORKER_COUNT=2"]),
+        ("8-11", &["MPI_LOCALNRANKS=0"]),
+        ("8-11", &["MPI_LOCALNRANKS=100000"]),
+        ("8", &[OF_FOUR]),
+        ("", &[OF_FOUR]),
     ] {
-        let (value, why) = workers(cpus, present);
-        assert_eq!(value, None, "{cpus} {present:?}");
+        let situation = oneccl(cpus, present);
+        assert_eq!(situation.value(WORKERS), "", "{cpus} {present:?}");
+        let why = situation.why(WORKERS);
         assert!(
             why.contains("`CCL_WORKER_OFFLOAD=0`"),
             "{cpus} {present:?}: {why}"
@@ -339,113 +249,46 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
     }
 }
 
-/// Open MPI goes by the GPU: to the second of the NICs, which are all as near.
-const OPEN_MPI: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank=1";
-
 #[test]
 fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
-    let mut situation = Situation::new(PortState::Active);
-    situation
-        .topology
-        .nics
-        .iter_mut()
-        .for_each(|nic| nic.kind = NicKind::Efa);
-    situation.node.rails.clear();
-    situation.node.left_to_libfabric = situation
-        .topology
-        .numbered_nics()
-        .map(|(nic, _)| nic)
-        .collect();
-    for words in [
-        &["default"][..],
-        &["default", "libfabric", "mooncake", "nvshmem-pe"],
-    ] {
-        let situation = Situation {
-            wish: Wish::default(),
-            ..situation_of(&situation)
-        }
-        .libraries(words);
-        assert_eq!(
-            situation.changes(&task(&[1], &[])),
-            [OPEN_MPI],
-            "with {words:?}"
-        );
-        assert!(
-            situation
-                .why(&task(&[1], &[]), "FI_EFA_IFACE")
-                .contains("groups the devices")
-        );
-        assert!(
-            situation
-                .why(&task(&[1], &[]), "NCCL_IB_HCA")
-                .contains("through libfabric")
-        );
+    // Open MPI goes by the GPU: to the second of the NICs, which are all as near
+    const OPEN_MPI: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank=1";
+    let mut efa = here().nics_are(NicKind::Efa).task(&[1], &[]);
+    efa.node.rails.clear();
+    efa.node.left_to_libfabric = efa.topology.numbered_nics().map(|(nic, _)| nic).collect();
+    for words in ["default", "default libfabric mooncake nvshmem-pe"] {
+        let situation = efa.clone().libraries(words);
+        assert_eq!(situation.changes(), [OPEN_MPI], "with {words:?}");
+        assert!(situation.why("FI_EFA_IFACE").contains("groups the devices"));
+        assert!(situation.why("NCCL_IB_HCA").contains("through libfabric"));
     }
-    let chosen = situation.with(&[
-        ("FI_EFA_IFACE", "rdmap0s1"),
-        (
-            marker::NAME,
-            "v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1",
-        ),
-    ]);
-    assert_eq!(
-        chosen.changes(&task(&[1], &[])),
-        [OPEN_MPI],
-        "no marker claims what is never ours"
-    );
-}
-
-fn situation_of(other: &Situation) -> Situation {
-    Situation {
-        topology: other.topology.clone(),
-        node: other.node.clone(),
-        wish: other.wish.clone(),
-        step: other.step.clone(),
-        present: other.present.clone(),
-        files: other.files,
-    }
+    // no marker claims what is never ours
+    let marked = "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1";
+    let chosen = efa.env(&["FI_EFA_IFACE=rdmap0s1", marked]);
+    assert_eq!(chosen.changes(), [OPEN_MPI]);
 }
 
 #[test]
 fn mpich_goes_by_the_gpu_only_where_that_is_asked_for_and_its_gpus_share_a_nic() {
     const AFFINITY: &str = "MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY";
-    let cuda = || {
-        let mut situation = slingshot(4);
-        situation
-            .topology
-            .gpus
-            .iter_mut()
-            .for_each(|gpu| gpu.vendor = GpuVendor::Nvidia);
-        situation
-    };
+    let mut cuda = slingshot(4);
+    cuda.topology
+        .gpus
+        .iter_mut()
+        .for_each(|gpu| gpu.vendor = GpuVendor::Nvidia);
+    assert_eq!(cuda.value(AFFINITY), "", "not asked for");
+    let asked = cuda.libraries("mpich");
+    assert_eq!(asked.changes(), [format!("{AFFINITY}=1")]);
+    // it takes that of the first of two
+    for (gpus, expected) in [(&[2, 3][..], "1"), (&[1, 2], ""), (&[], "")] {
+        let situation = asked.clone().task(gpus, &[]);
+        assert_eq!(situation.value(AFFINITY), expected, "{gpus:?}");
+    }
     assert_eq!(
-        cuda().value(&task(&[0], &[]), AFFINITY),
-        None,
-        "not asked for"
-    );
-    let asked = || cuda().libraries(&["mpich"]);
-    assert_eq!(asked().changes(&task(&[0], &[])), [format!("{AFFINITY}=1")]);
-    assert_eq!(
-        asked().value(&task(&[2, 3], &[]), AFFINITY).as_deref(),
-        Some("1")
-    );
-    assert_eq!(
-        asked().value(&task(&[1, 2], &[]), AFFINITY),
-        None,
-        "it takes that of the first"
-    );
-    assert_eq!(asked().value(&task(&[], &[]), AFFINITY), None);
-    assert_eq!(
-        slingshot(4)
-            .libraries(&["mpich"])
-            .value(&task(&[0], &[]), AFFINITY),
-        None,
+        slingshot(4).libraries("mpich").value(AFFINITY),
+        "",
         "CUDA alone"
     );
-    let preferred = asked().with(&[("MPIR_CVAR_CH4_OFI_PREF_NIC", "2")]);
-    assert_eq!(
-        preferred.value(&task(&[0], &[]), AFFINITY),
-        None,
-        "the user's number counts"
-    );
+    let preferred = asked.env(&["MPIR_CVAR_CH4_OFI_PREF_NIC=2"]);
+    assert_eq!(preferred.value(AFFINITY), "", "the user's number counts");
 }

@@ -4,563 +4,316 @@ use super::*;
 
 // ---- NCCL ----
 
+const HCA: &str = "NCCL_IB_HCA";
+const AT_HOME: &[&str] = &["HOME=/home/me"];
+
 #[test]
 fn nccls_list_is_the_same_whatever_the_task_has() {
-    for (gpus, rails) in [(&[][..], &[][..]), (&[0], &[0]), (&[0, 1, 2], &[0, 1, 2])] {
-        let changes = Situation::new(PortState::Active).changes(&task(gpus, rails));
-        assert!(changes.contains(&NCCL.to_string()), "with GPUs {gpus:?}");
-        assert!(changes.contains(&NVSHMEM.to_string()), "with GPUs {gpus:?}");
-    }
-}
-
-#[test]
-fn nccl_is_left_alone_where_only_ports_that_it_skips_itself_are_left_out() {
-    let situation = Situation::new(PortState::Down);
-    assert_eq!(
-        situation.why(&task(&[1], &[1]), "NCCL_IB_HCA"),
-        "every NIC that it would find may be used"
-    );
-    assert_eq!(situation.changes(&task(&[1], &[1])), [UCX]);
-}
-
-#[test]
-fn devices_that_verbs_libraries_do_not_take_for_theirs_need_no_list() {
-    for kind in [NicKind::Efa, NicKind::Slingshot, NicKind::Ethernet] {
-        let mut situation = Situation::new(PortState::Active);
-        situation.topology.nics[3].kind = kind;
-        assert_eq!(
-            situation.value(&task(&[1], &[1]), "NCCL_IB_HCA"),
-            None,
-            "{kind}"
+    for gpus in [&[][..], &[0], &[0, 1, 2]] {
+        let changes = here().gpus(gpus).changes();
+        assert!(
+            changes.ends_with(&[NCCL.into(), NVSHMEM.into()]),
+            "{gpus:?}: {changes:?}"
         );
     }
 }
 
 #[test]
-fn what_a_configuration_file_sets_is_not_set_over_it() {
-    let task = task(&[1], &[1]);
-    for (text, set) in [
+fn nccl_is_left_alone_where_only_ports_that_it_skips_itself_are_left_out() {
+    assert!(whole().why(HCA).starts_with("every NIC that it would"));
+    assert_eq!(whole().changes(), [UCX]);
+    for kind in [NicKind::Efa, NicKind::Slingshot, NicKind::Ethernet] {
+        let mut situation = here();
+        situation.topology.nics[3].kind = kind;
+        assert_eq!(situation.value(HCA), "", "{kind} is no verbs device");
+    }
+}
+
+#[test]
+fn a_value_of_nccls_configuration_file_stays() {
+    for (text, is_ours) in [
         ("NCCL_IB_HCA=mlx5\n", false),
         ("NCCL_DEBUG=WARN\n NCCL_IB_HCA = =mlx5_0 # compute\n", false),
         ("#NCCL_IB_HCA=mlx5\nNCCL_IB_HCA_X=1\nNCCL_IB_HCA\n", true),
         ("", true),
     ] {
-        let files: [Files; 3] = [
-            Box::leak(Box::new([("/etc/nccl.conf", text)])),
-            Box::leak(Box::new([("/home/me/.nccl.conf", text)])),
-            Box::leak(Box::new([("/home/me/my.conf", text)])),
-        ];
-        for (files, variables) in files.into_iter().zip([
-            &[][..],
-            &[("HOME", "/home/me")],
-            &[
-                ("NCCL_CONF_FILE", "/home/me/my.conf"),
-                ("HOME", "/home/you"),
-            ],
-        ]) {
-            let situation = Situation {
-                files,
-                ..Situation::new(PortState::Active)
-            }
-            .with(variables);
-            let is_set = situation.value(&task, "NCCL_IB_HCA").is_some();
-            assert_eq!(is_set, set, "`{text}` in `{}`", files[0].0);
+        for (file, variables) in [
+            ("/etc/nccl.conf", &[][..]),
+            ("/home/me/.nccl.conf", AT_HOME),
+            ("/my.conf", &["NCCL_CONF_FILE=/my.conf", "HOME=/home/you"]),
+            ("/home/me/.nccl.conf", &["NCCL_CONF_FILE=", "HOME=/home/me"]),
+        ] {
+            let situation = here().file(file, text).env(variables);
+            assert_eq!(situation.sets(HCA), is_ours, "`{text}` in `{file}`");
+            let why = situation.why(HCA);
+            assert_eq!(why.starts_with(&format!("`{file}` ")), !is_ours, "{why}");
         }
     }
+    let named = &["HOME=/home/me", "NCCL_CONF_FILE=/elsewhere"];
+    let situation = here()
+        .file("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n")
+        .env(named);
+    assert!(situation.sets(HCA), "NCCL does not read it either");
 }
 
 #[test]
-fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything() {
-    let task = task(&[1], &[1]);
-    let reason = |files: Files, variables: &[(&str, &str)], name: &str| {
-        Situation {
-            files,
-            ..Situation::new(PortState::Active)
-        }
-        .with(variables)
-        .why(&task, name)
-    };
-    let longer =
-        |file: &str| format!("`{file}` is longer than what is read of it here, and may set it");
-    let nccl = |files: Files, variables: &[(&str, &str)]| reason(files, variables, "NCCL_IB_HCA");
-    assert_eq!(
-        nccl(&[("/etc/nccl.conf", "# long…")], &[]),
-        longer("/etc/nccl.conf")
-    );
-    let at_home = [("HOME", "/home/me")];
-    assert_eq!(
-        nccl(&[("/home/me/.nccl.conf", "NCCL_DEBUG=1\n…")], &at_home),
-        longer("/home/me/.nccl.conf")
-    );
-    assert_eq!(
-        nccl(&[("/my.conf", "…")], &[("NCCL_CONF_FILE", "/my.conf")]),
-        longer("/my.conf")
-    );
-    let ucx = reason(&[("/etc/ucx/ucx.conf", "…")], &[], "UCX_NET_DEVICES");
-    assert_eq!(ucx, longer("/etc/ucx/ucx.conf"));
-    // what stands in the part read counts
-    assert_eq!(
-        nccl(&[("/etc/nccl.conf", "NCCL_IB_HCA=x\n…")], &[]),
-        "`/etc/nccl.conf` sets it"
-    );
-}
-
-#[test]
-fn the_file_at_home_is_not_read_where_the_user_names_another() {
-    let files: Files = &[("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n")];
-    let task = task(&[1], &[1]);
-    let situation = Situation {
-        files,
-        ..Situation::new(PortState::Active)
+fn a_configuration_file_that_is_longer_than_its_part_read_may_set_anything() {
+    for (file, text, variables, name, is_sure) in [
+        ("/etc/nccl.conf", "# long…", &[][..], HCA, false),
+        (
+            "/home/me/.nccl.conf",
+            "NCCL_DEBUG=1\n…",
+            AT_HOME,
+            HCA,
+            false,
+        ),
+        ("/my.conf", "…", &["NCCL_CONF_FILE=/my.conf"], HCA, false),
+        ("/etc/ucx/ucx.conf", "…", &[], "UCX_NET_DEVICES", false),
+        ("/etc/nccl.conf", "NCCL_IB_HCA=x\n…", &[], HCA, true),
+    ] {
+        let why = here().file(file, text).env(variables).why(name);
+        let end = if is_sure { "sets it" } else { "may set it" };
+        assert!(
+            why.starts_with(&format!("`{file}` ")) && why.ends_with(end),
+            "{why}"
+        );
+        assert_eq!(why.contains("is longer than"), !is_sure, "{why}");
     }
-    .with(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/elsewhere")]);
-    assert!(
-        situation.value(&task, "NCCL_IB_HCA").is_some(),
-        "NCCL does not read it either"
-    );
-    let situation = Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .with(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "")]);
-    assert_eq!(
-        situation.why(&task, "NCCL_IB_HCA"),
-        "`/home/me/.nccl.conf` sets it"
-    );
 }
 
 // `srun --export=NONE` (22.05.8) leaves a task `SLURM_JOB_UID` and no `HOME`
 #[test]
 fn without_a_home_the_one_in_passwd_counts_as_for_getpwuid() {
     let passwd = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000:I, me:/home/me:/bin/sh\n";
-    let files: Files = Box::leak(Box::new([
-        ("/etc/passwd", passwd),
-        ("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n"),
-    ]));
-    let task = task(&[1], &[1]);
-    let of = |variables: &[(&str, &str)]| {
-        Situation {
-            files,
-            ..Situation::new(PortState::Active)
-        }
-        .with(variables)
-    };
-    let why = |id: &str| of(&[("SLURM_JOB_UID", id)]).why(&task, "NCCL_IB_HCA");
-    assert_eq!(why("1000"), "`/home/me/.nccl.conf` sets it");
-    assert_eq!(
-        why("7"),
-        "`~/.nccl.conf` may set it: the task has no `HOME`, and `/etc/passwd` no such user"
-    );
-    let is_set = |variables: &[_]| of(variables).value(&task, "NCCL_IB_HCA").is_some();
-    assert!(is_set(&[("SLURM_JOB_UID", "0")]), "root has no such file");
-    assert!(is_set(&[("SLURM_JOB_UID", "7"), ("NCCL_CONF_FILE", "/x")]));
-    assert!(is_set(&[]), "no Slurm, no user");
+    let own = here().file("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n");
+    let of = |variables: &[&str]| own.clone().file("/etc/passwd", passwd).env(variables);
+    let why = |id: &str| of(&[id]).why(HCA);
+    assert_eq!(why("SLURM_JOB_UID=1000"), "`/home/me/.nccl.conf` sets it");
+    assert!(why("SLURM_JOB_UID=7").starts_with("`~/.nccl.conf` may set it"));
+    assert!(of(&["SLURM_JOB_UID=0"]).sets(HCA), "root has no such file");
+    assert!(of(&["SLURM_JOB_UID=7", "NCCL_CONF_FILE=/x"]).sets(HCA));
+    assert!(of(&[]).sets(HCA), "no Slurm, no user");
 }
 
 #[test]
 fn no_file_is_read_where_no_list_would_be_set() {
-    let (topology, node) = node(PortState::Down);
-    let wish = Wish::default();
-    let asked = std::cell::RefCell::new(Vec::new());
-    let read = |path: &str| {
-        asked.borrow_mut().push(path.to_string());
-        None
+    let variables = &["HOME=/home/me", "NCCL_CONF_FILE=/home/me/x"];
+    let situation = whole().env(variables);
+    let ucxs = ["/etc/ucx/ucx.conf", "ucx.conf", "/home/me/ucx.conf"];
+    let conf = |situation: &Situation| {
+        let opened = situation.opened().concat().into_iter();
+        opened
+            .filter(|path| path.ends_with("conf"))
+            .collect::<Vec<_>>()
     };
-    let prepared = Prepared::new(&topology, &node, wish.into(), &Step::default(), &read);
-    let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
-    environment(
-        &prepared,
-        &topology,
-        &node,
-        &task(&[1], &[1]),
-        Evidence {
-            present: &present,
-            read: &read,
-        },
-    );
-    let ucxs = [
-        "/etc/ucx/ucx.conf",
-        "/proc/net/route",
-        "ucx.conf",
-        "/home/me/ucx.conf",
-    ];
+    // UCX's value is set, NCCL's is not
+    assert_eq!(conf(&situation), ucxs);
     // a node whose interfaces are not known gets no list, so no user's file is asked
-    assert_eq!(asked.take(), ucxs[..2], "NCCL's value is not set");
-    let read = |path: &str| {
-        asked.borrow_mut().push(path.to_string());
-        (path == "/proc/net/route").then(FileText::default)
-    };
-    let prepared = Prepared::new(
-        &topology,
-        &node,
-        Wish::default().into(),
-        &Step::default(),
-        &read,
-    );
-    environment(
-        &prepared,
-        &topology,
-        &node,
-        &task(&[1], &[1]),
-        Evidence {
-            present: &present,
-            read: &read,
-        },
-    );
-    let told: Vec<String> = asked
-        .take()
-        .into_iter()
-        .filter(|path| path.ends_with("conf"))
-        .collect();
+    let unknown = situation.clone().file("/proc/net/route", "…");
+    assert_eq!(conf(&unknown), ucxs[..1]);
     assert_eq!(
-        told,
-        [ucxs[0], ucxs[2], ucxs[3]],
-        "UCX's value is set, NCCL's is not"
-    );
-    environment(
-        &prepared,
-        &topology,
-        &node,
-        &task(&[], &[]),
-        Evidence {
-            present: &present,
-            read: &read,
-        },
-    );
-    assert_eq!(
-        asked.take(),
+        situation.gpus(&[]).opened()[1],
         [""; 0],
-        "nothing is set for a task without GPUs"
+        "a task without GPUs"
     );
 }
 
 #[test]
 fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
-    let amd = |storage| {
-        let mut situation = Situation::new(storage);
-        situation
-            .topology
-            .gpus
-            .iter_mut()
-            .for_each(|gpu| gpu.vendor = GpuVendor::Amd);
-        situation.with(&[("HOME", "/home/me")])
-    };
-    let task = task(&[1], &[1]);
     const ROCSHMEM: &str = "ROCSHMEM_HCA_LIST=mlx5_0,mlx5_1,mlx5_2";
+    let amd = || here().amd().env(AT_HOME);
     assert_eq!(
-        amd(PortState::Active).changes(&task),
+        amd().changes(),
         [UCX, NCCL, ROCSHMEM],
         "NVSHMEM is NVIDIA's"
     );
-    assert!(
-        amd(PortState::Active)
-            .why(&task, "NCCL_IB_HCA")
-            .contains("with fewer NICs RCCL may not recognise the machine")
-    );
-    assert_eq!(amd(PortState::Down).changes(&task), [UCX]);
-    for file in ["/home/me/.rccl.conf", "/etc/rccl.conf"] {
-        let files: Files = Box::leak(Box::new([(file, "NCCL_IB_HCA=mlx5\n")]));
+    assert!(amd().why(HCA).contains("RCCL may not recognise the"));
+    assert_eq!(whole().amd().changes(), [UCX]);
+    let own = |situation: Situation| situation.file("/home/me/.rccl.conf", "NCCL_IB_HCA=mlx5\n");
+    let of_node = amd().file("/etc/rccl.conf", "NCCL_IB_HCA=mlx5\n");
+    // older RCCL knows no named file, and reads its own
+    let named = own(amd()).env(&["NCCL_CONF_FILE=/home/me/other.conf"]);
+    for situation in [own(amd()), of_node, named] {
         assert_eq!(
-            Situation {
-                files,
-                ..amd(PortState::Active)
-            }
-            .changes(&task),
+            situation.changes(),
             [UCX, ROCSHMEM],
-            "`{file}`"
+            "{:?}",
+            situation.files
         );
     }
-    let files: Files = &[("/home/me/.rccl.conf", "NCCL_IB_HCA=mlx5\n")];
-    let nvidia = Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .with(&[("HOME", "/home/me")]);
+    let nvidia = own(here().env(AT_HOME));
     assert_eq!(
-        nvidia.changes(&task),
+        nvidia.changes(),
         [UCX, NCCL, NVSHMEM],
         "NCCL does not read it"
     );
-    let named = Situation {
-        files,
-        ..amd(PortState::Active)
-    }
-    .with(&[("NCCL_CONF_FILE", "/home/me/other.conf")]);
+    let forced = amd().env(&["ROCSHMEM_USE_IB_HCA=mlx5_1"]);
     assert_eq!(
-        named.changes(&task),
-        [UCX, ROCSHMEM],
-        "older RCCL knows no named file, and reads its own"
-    );
-    let forced = amd(PortState::Active).with(&[("ROCSHMEM_USE_IB_HCA", "mlx5_1")]);
-    assert_eq!(
-        forced.changes(&task),
+        forced.changes(),
         [UCX, NCCL],
         "rocSHMEM then looks for no NIC"
-    );
-    let asked = amd(PortState::Active).libraries(&["mori"]);
-    assert_eq!(asked.changes(&task), ["MORI_RDMA_DEVICES=^mlx5_3"]);
-    assert_eq!(
-        amd(PortState::Down).libraries(&["mori"]).changes(&task),
-        [""; 0]
-    );
-    assert_eq!(
-        Situation::new(PortState::Active)
-            .libraries(&["mori"])
-            .changes(&task),
-        [""; 0],
-        "MORI is AMD's"
     );
 }
 
 #[test]
 fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
     const CROSS_NIC: &str = "NCCL_CROSS_NIC";
-    for (gpus, rails) in [(&[][..], &[][..]), (&[1], &[1]), (&[0, 1], &[0, 1])] {
-        let mut situation = Situation::new(PortState::Active);
-        assert_eq!(
-            situation.why(&task(gpus, rails), CROSS_NIC),
-            "",
-            "nobody knows the fabric"
-        );
-        situation.wish.admin.fabric = Fabric::IsolatedRails;
-        assert_eq!(
-            situation.value(&task(gpus, rails), CROSS_NIC).as_deref(),
-            Some("0")
-        );
-        let files: Files = &[("/home/me/.nccl.conf", "NCCL_CROSS_NIC=1\n")];
-        let own = Situation { files, ..situation }.with(&[("HOME", "/home/me")]);
-        assert_eq!(
-            own.value(&task(gpus, rails), CROSS_NIC),
-            None,
-            "the user's file"
-        );
-        let own = Situation { files: &[], ..own }.with(&[(CROSS_NIC, "1")]);
-        assert_eq!(
-            own.why(&task(gpus, rails), CROSS_NIC),
-            "the user's own value stays"
-        );
+    for gpus in [&[][..], &[1], &[0, 1]] {
+        let situation = here().gpus(gpus).env(AT_HOME);
+        assert_eq!(situation.why(CROSS_NIC), "", "the fabric is not known");
+        let isolated = situation.fabric(Fabric::IsolatedRails);
+        assert_eq!(isolated.value(CROSS_NIC), "0");
+        let by_file = isolated
+            .clone()
+            .file("/home/me/.nccl.conf", "NCCL_CROSS_NIC=1\n");
+        assert_eq!(by_file.value(CROSS_NIC), "", "the user's file");
+        let by_hand = isolated.env(&["NCCL_CROSS_NIC=1"]);
+        assert!(by_hand.why(CROSS_NIC).starts_with("the user's own"));
     }
 }
 
 #[test]
 fn a_list_states_isolated_rails_to_nccl_by_numbers_that_no_nic_shifts_which_is_left_out() {
-    let list = |storage: PortState, change: fn(&mut Situation)| {
-        let mut situation = Situation::new(storage);
-        situation.wish.admin.fabric = Fabric::IsolatedRails;
-        change(&mut situation);
-        situation.value(&task(&[0], &[]), "NCCL_IB_HCA")
-    };
-    let all = list(PortState::Active, |_| ());
-    assert_eq!(all.as_deref(), Some("=mlx5_0:1:0,mlx5_1:1:1,mlx5_2:1:2"));
-    let without_first = list(PortState::Down, |situation| {
-        drop(situation.node.rails.remove(0))
-    });
+    let isolated = |situation: Situation| situation.fabric(Fabric::IsolatedRails);
+    let list = |situation: Situation| situation.value(HCA);
+    assert_eq!(list(isolated(here())), "=mlx5_0:1:0,mlx5_1:1:1,mlx5_2:1:2");
+    let mut without_first = isolated(whole());
+    without_first.node.rails.remove(0);
+    // as on the other hosts
+    assert_eq!(list(without_first), "=mlx5_1:1:1,mlx5_2:1:2");
     assert_eq!(
-        without_first.as_deref(),
-        Some("=mlx5_1:1:1,mlx5_2:1:2"),
-        "as on the other hosts"
+        list(isolated(whole())),
+        "",
+        "PyTorch would copy it to NVSHMEM"
     );
-    assert_eq!(
-        list(PortState::Down, |_| ()),
-        None,
-        "PyTorch would copy it to NVSHMEM, which needs none"
-    );
-    for name in [
-        "NCCL_CTRAN_ENABLE",
-        "NCCL_CTRAN_BACKENDS",
-        "NCCL_CTRAN_IB_DEVICES_PER_RANK",
-    ] {
-        let mut situation = Situation::new(PortState::Active).with(&[(name, "1")]);
-        situation.wish.admin.fabric = Fabric::IsolatedRails;
-        let plain = situation.value(&task(&[0], &[]), "NCCL_IB_HCA");
-        assert_eq!(
-            plain.as_deref(),
-            Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"),
-            "{name}: CTRAN reads no numbers"
-        );
+    let plain = "=mlx5_0:1,mlx5_1:1,mlx5_2:1";
+    for name in ["ENABLE", "BACKENDS", "IB_DEVICES_PER_RANK"] {
+        let ctran = isolated(here()).env(&[&format!("NCCL_CTRAN_{name}=1")]);
+        assert_eq!(list(ctran), plain, "{name}: CTRAN reads no numbers");
     }
-    let routed = list(PortState::Active, |situation| {
-        situation.wish.admin.fabric = Fabric::Routed
-    });
-    assert_eq!(routed.as_deref(), Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"));
+    assert_eq!(list(here().fabric(Fabric::Routed)), plain);
 }
 
 #[test]
 fn nccl_is_told_nothing_that_would_hide_a_nic_which_it_is_to_join_with_another() {
-    let task = task(&[1], &[1]);
-    let is_set = |situation: Situation| situation.value(&task, "NCCL_IB_HCA").is_some();
-    for (groups, set) in [
+    const GROUPS: &str = "NCCL_NET_FORCE_MERGE";
+    let file = |file: &str, groups: &str| here().file(file, &format!("{GROUPS}={groups}\n"));
+    for (groups, is_set) in [
         ("mlx5_0:1,mlx5_1:1;mlx5_2,mlx5_3", false),
         ("mlx5_0_dma,mlx5_3_dma", false),
         ("mlx5_0,mlx5_1", true),
         ("mlx5_0,mlx5_33", true),
         ("", true),
     ] {
-        let by_hand = Situation::new(PortState::Active).with(&[("NCCL_NET_FORCE_MERGE", groups)]);
-        assert_eq!(is_set(by_hand), set, "`{groups}`");
-        for file in ["/etc/nccl.conf", "/home/me/.nccl.conf"] {
-            let text = format!("NCCL_NET_FORCE_MERGE={groups}\n").leak();
-            let files: Files = Box::leak(Box::new([(file, &*text)]));
-            let by_file = Situation {
-                files,
-                ..Situation::new(PortState::Active)
-            }
-            .with(&[("HOME", "/home/me")]);
-            assert_eq!(is_set(by_file), set, "`{groups}` in `{file}`");
+        let by_hand = here().env(&[&format!("{GROUPS}={groups}")]);
+        let by_file = ["/etc/nccl.conf", "/home/me/.nccl.conf"].map(|path| file(path, groups));
+        for situation in by_file.into_iter().chain([by_hand]) {
+            assert_eq!(situation.env(AT_HOME).sets(HCA), is_set, "`{groups}`");
         }
     }
-    let files: Files = &[("/etc/nccl.conf", "NCCL_NET_FORCE_MERGE=mlx5_2,mlx5_3\n")];
-    let nearer = Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .with(&[("NCCL_NET_FORCE_MERGE", "mlx5_0,mlx5_1")]);
-    assert!(is_set(nearer), "NCCL does not read the file's");
-    let why = Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .why(&task, "NCCL_IB_HCA");
-    assert_eq!(
-        why,
-        "`NCCL_NET_FORCE_MERGE` names mlx5_3, without which NCCL would fail"
+    let of_file = file("/etc/nccl.conf", "mlx5_2,mlx5_3");
+    assert!(
+        of_file
+            .why(HCA)
+            .starts_with("`NCCL_NET_FORCE_MERGE` names mlx5_3,")
     );
+    let nearer = of_file.env(&["NCCL_NET_FORCE_MERGE=mlx5_0,mlx5_1"]);
+    assert!(nearer.sets(HCA), "NCCL does not read the file's");
 }
 
 #[test]
 fn deepep_asks_a_nic_for_its_rate_that_may_be_chosen() {
-    let name = |situation: &Situation| situation.value(&task(&[1], &[1]), "EP_NIC_NAME");
-    let mut situation = Situation::new(PortState::Active);
-    assert_eq!(name(&situation), None, "`mlx5_0` is the default");
+    let mut situation = here();
+    assert_eq!(
+        situation.value("EP_NIC_NAME"),
+        "",
+        "`mlx5_0` is the default"
+    );
     situation.node.rails.remove(0);
-    assert_eq!(name(&situation).as_deref(), Some("mlx5_1"));
-    situation
-        .topology
-        .gpus
-        .iter_mut()
-        .for_each(|gpu| gpu.vendor = GpuVendor::Amd);
-    assert_eq!(name(&situation), None);
+    assert_eq!(situation.value("EP_NIC_NAME"), "mlx5_1");
+    assert_eq!(situation.amd().value("EP_NIC_NAME"), "");
 }
 
-// ---- Mooncake ----
+// ---- Mooncake and MORI ----
 
 #[test]
 fn mooncake_gets_names_without_ports_where_that_is_asked_for() {
-    let situation = Situation::new(PortState::Active).libraries(&["mooncake"]);
-    assert_eq!(
-        situation.changes(&task(&[1], &[1])),
-        ["MC_TE_FILTERS=mlx5_0,mlx5_1,mlx5_2"]
-    );
-    let nothing = Situation::new(PortState::Down).libraries(&["mooncake"]);
-    assert_eq!(nothing.changes(&task(&[1], &[1])), Vec::<String>::new());
-}
-
-#[test]
-fn mooncake_is_told_nothing_where_the_user_chooses_by_another_variable() {
-    let situation = || Situation::new(PortState::Active).libraries(&["mooncake"]);
-    for (name, value, set) in [
-        ("MC_TE_FILTERS_EXCLUDE", "mlx5_2", false),
-        ("MC_TE_FILTERS_EXCLUDE", "", true),
-        ("MC_MS_FILTERS", "mlx5_3", false),
+    let (mooncake, whole) = (here().libraries("mooncake"), whole().libraries("mooncake"));
+    assert_eq!(mooncake.changes(), ["MC_TE_FILTERS=mlx5_0,mlx5_1,mlx5_2"]);
+    assert_eq!(whole.changes(), [""; 0]);
+    // the user chooses by another variable
+    for (variable, is_set) in [
+        ("MC_TE_FILTERS_EXCLUDE=mlx5_2", false),
+        ("MC_TE_FILTERS_EXCLUDE=", true),
+        ("MC_MS_FILTERS=mlx5_3", false),
         (
-            "MC_TENT_CONF",
-            r#" {"topology": {"rdma_whitelist": ["mlx5_3"]}}"#,
+            r#"MC_TENT_CONF= {"topology": {"rdma_whitelist": ["mlx5_3"]}}"#,
             false,
         ),
         (
-            "MC_TENT_CONF",
-            r#"{"topology/rdma_blacklist": ["mlx5_0"]}"#,
+            r#"MC_TENT_CONF={"topology/rdma_blacklist": ["mlx5_0"]}"#,
             false,
         ),
-        ("MC_TENT_CONF", r#"{"log_level": "info"}"#, true),
-        ("MC_TENT_CONF", "/home/me/tent.json", false),
-        ("MC_TENT_CONF", "", true),
+        (r#"MC_TENT_CONF={"log_level": "info"}"#, true),
+        ("MC_TENT_CONF=/home/me/tent.json", false),
+        ("MC_TENT_CONF=", true),
     ] {
-        let told = situation().with(&[(name, value)]);
         assert_eq!(
-            told.value(&task(&[1], &[1]), "MC_TE_FILTERS").is_some(),
-            set,
-            "`{name}={value}`"
+            mooncake.clone().env(&[variable]).sets("MC_TE_FILTERS"),
+            is_set,
+            "{variable}"
         );
     }
 }
 
-// ---- whose variables ----
-
 #[test]
-fn only_the_libraries_that_are_wanted_are_served() {
-    let task = task(&[1], &[1]);
-    for (words, expected) in [
-        (&["none"][..], &[][..]),
-        (&["ucx"], &[UCX]),
-        (&["nccl", "nvshmem"], &[NCCL, NVSHMEM]),
-        (&["default"], &[UCX, NCCL, NVSHMEM]),
-    ] {
-        assert_eq!(
-            Situation::new(PortState::Active)
-                .libraries(words)
-                .changes(&task),
-            expected,
-            "{words:?}"
-        );
-    }
-    let mut situation = Situation::new(PortState::Active);
-    situation.wish.no_env = vec!["NCCL_IB_HCA".to_string(), "UCX_NET_DEVICE".to_string()];
-    assert_eq!(situation.changes(&task), [UCX, NVSHMEM]);
-    let diagnostics: Vec<String> = situation
-        .prepared()
-        .diagnostics()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        diagnostics,
-        ["`no-env=UCX_NET_DEVICE`: nothing sets this variable: no effect"]
-    );
-    let mut many = Situation::new(PortState::Active);
-    many.wish.no_env = ["A", "B", "A", "C", "D", "A"]
-        .iter()
-        .cycle()
-        .take(600)
-        .map(ToString::to_string)
-        .collect();
-    let diagnostics: Vec<String> = many
-        .prepared()
-        .diagnostics()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        diagnostics,
-        ["`no-env=A+B+C`: nothing sets these variables, nor 1 more: no effect"],
-        "one line, however long the list"
-    );
-}
-
-#[test]
-fn mori_does_not_lose_a_nic_whose_other_port_is_a_rail() {
-    let mut situation = Situation::new(PortState::Down).libraries(&["mori"]);
-    situation
-        .topology
-        .gpus
-        .iter_mut()
-        .for_each(|gpu| gpu.vendor = GpuVendor::Amd);
+fn mori_loses_the_nics_without_a_port_that_is_a_rail() {
+    const LIST: &str = "MORI_RDMA_DEVICES=^mlx5_3";
+    let mori = |situation: Situation| situation.libraries("mori").amd();
+    assert_eq!(mori(here()).changes(), [LIST]);
+    assert_eq!(here().libraries("mori").changes(), [""; 0], "MORI is AMD's");
     // a card with InfiniBand on its first port, which is a rail, and Ethernet on its second
-    for nic in &mut situation.topology.nics[..3] {
+    let mut cards = mori(whole());
+    for nic in &mut cards.topology.nics[..3] {
         nic.ports
             .push(Port::new(2, PortState::Active, LinkLayer::Ethernet, None));
     }
-    assert_eq!(
-        situation.value(&task(&[1], &[1]), "MORI_RDMA_DEVICES"),
-        None,
-        "these are all its NICs"
-    );
-    let storage = &mut situation.topology.nics[3];
-    storage.ports[0].state = PortState::Active;
-    let list = situation.value(&task(&[1], &[1]), "MORI_RDMA_DEVICES");
-    assert_eq!(
-        list.as_deref(),
-        Some("^mlx5_3"),
-        "it has no port that is a rail"
-    );
+    for all_its_nics in [mori(whole()), cards.clone()] {
+        assert_eq!(all_its_nics.changes(), [""; 0]);
+    }
+    cards.port(3).state = PortState::Active;
+    assert_eq!(cards.changes(), [LIST]);
+}
+
+// ---- the words of `env=` ----
+
+#[test]
+fn only_the_libraries_that_are_wanted_are_served() {
+    for (words, expected) in [
+        ("none", &[][..]),
+        ("ucx", &[UCX]),
+        ("nccl nvshmem", &[NCCL, NVSHMEM]),
+        ("default", &[UCX, NCCL, NVSHMEM]),
+    ] {
+        assert_eq!(here().libraries(words).changes(), expected, "{words}");
+    }
+    let situation = here().no_env(&["NCCL_IB_HCA", "UCX_NET_DEVICE"]);
+    assert_eq!(situation.changes(), [UCX, NVSHMEM]);
+    for (names, start) in [
+        (
+            vec!["UCX_NET_DEVICE"],
+            "`no-env=UCX_NET_DEVICE`: nothing sets this",
+        ),
+        // one line, however long the list
+        (
+            ["A", "B", "A", "C", "D", "A"].repeat(100),
+            "`no-env=A+B+C`: ",
+        ),
+    ] {
+        let [told] = texts(&here().no_env(&names).prepared().diagnostics())
+            .try_into()
+            .unwrap();
+        assert!(told.starts_with(start), "{told}");
+        assert_eq!(told.contains("nor 1 more:"), names.len() > 1, "{told}");
+    }
 }

@@ -2,35 +2,26 @@
 
 use super::*;
 
-#[test]
-fn nvshmems_list_gives_way_to_a_mapping_of_the_users() {
-    let situation =
-        Situation::new(PortState::Active).with(&[("NVSHMEM_HCA_PE_MAPPING", "mlx5_0:1:1")]);
-    assert_eq!(situation.changes(&task(&[1], &[1])), [UCX, NCCL]);
-}
+const LIST: &str = "NVSHMEM_HCA_LIST";
 
 #[test]
-fn nvshmem_gets_no_list_of_which_the_users_prefix_leaves_nothing() {
-    for (prefix, set) in [
-        ("mlx5", true),
-        ("lx5_2", true),
-        ("ibp", false),
-        ("^smi", true),
-        ("^_3", true),
-        ("^mlx5", false),
-        ("", true),
+fn nvshmems_list_gives_way_to_a_mapping_of_the_users_and_to_a_prefix_that_leaves_nothing() {
+    let mapped = here().env(&["NVSHMEM_HCA_PE_MAPPING=mlx5_0:1:1"]);
+    assert_eq!(mapped.changes(), [UCX, NCCL]);
+    for (prefix, of_node, own) in [
+        ("mlx5", true, true),
+        ("lx5_2", true, false),
+        ("ibp", false, false),
+        ("^smi", true, true),
+        ("^_3", true, true),
+        ("^mlx5", false, false),
+        ("", true, true),
     ] {
-        let situation = Situation::new(PortState::Active).with(&[("NVSHMEM_HCA_PREFIX", prefix)]);
-        let task = task(&[1], &[1]);
+        let situation = here().env(&[&format!("NVSHMEM_HCA_PREFIX={prefix}")]);
+        assert_eq!(situation.sets(LIST), of_node, "`{prefix}`");
         assert_eq!(
-            situation.value(&task, "NVSHMEM_HCA_LIST").is_some(),
-            set,
-            "`{prefix}`"
-        );
-        let own = situation.libraries(&["nvshmem-pe"]);
-        assert_eq!(
-            own.value(&task, "NVSHMEM_HCA_LIST").is_some(),
-            set && prefix != "lx5_2",
+            situation.libraries("nvshmem-pe").sets(LIST),
+            own,
             "`{prefix}`"
         );
     }
@@ -38,178 +29,94 @@ fn nvshmem_gets_no_list_of_which_the_users_prefix_leaves_nothing() {
 
 #[test]
 fn nvshmem_is_told_no_port_of_roce_without_an_address_since_it_would_fail_there() {
-    let mut situation = Situation::new(PortState::Active);
-    let list = |situation: &Situation| {
-        situation
-            .value(&task(&[1], &[1]), "NVSHMEM_HCA_LIST")
-            .unwrap()
-    };
-    for nic in &mut situation.topology.nics {
-        nic.ports[0].link_layer = LinkLayer::Ethernet;
-    }
-    assert_eq!(
-        list(&situation),
-        "mlx5_0:1,mlx5_1:1,mlx5_2:1",
-        "addresses are not known"
-    );
-    situation.topology.nics[0].ports[0].networks = vec!["10.0.0.0/16".parse().unwrap()];
-    situation.topology.nics[2].ports[0].routes_elsewhere = true;
-    assert_eq!(list(&situation), "mlx5_0:1,mlx5_2:1");
-    assert!(
-        situation
-            .why(&task(&[1], &[1]), "NVSHMEM_HCA_LIST")
-            .ends_with("without mlx5_3 and mlx5_1 (no address)")
-    );
-    let nccl = situation.value(&task(&[1], &[1]), "NCCL_IB_HCA");
-    assert_eq!(
-        nccl.as_deref(),
-        Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"),
-        "NCCL numbers NICs alike on all nodes"
-    );
-    let own = situation.libraries(&["nvshmem-pe"]);
-    assert_eq!(
-        own.value(&task(&[1], &[1]), "NVSHMEM_HCA_LIST").as_deref(),
-        Some("mlx5_1:1"),
-        "each has one"
-    );
+    let mut situation = here();
+    (0..4).for_each(|nic| situation.port(nic).link_layer = LinkLayer::Ethernet);
+    let unknown = situation.value(LIST);
+    assert_eq!(unknown, "mlx5_0:1,mlx5_1:1,mlx5_2:1");
+    situation.port(0).networks = vec!["10.0.0.0/16".parse().unwrap()];
+    situation.port(2).routes_elsewhere = true;
+    assert_eq!(situation.value(LIST), "mlx5_0:1,mlx5_2:1");
+    assert!(situation.why(LIST).ends_with("mlx5_1 (no address)"));
+    // NCCL numbers NICs alike on all nodes
+    assert_eq!(situation.value("NCCL_IB_HCA"), format!("={unknown}"));
+    let own = situation.libraries("nvshmem-pe").value(LIST);
+    assert_eq!(own, "mlx5_1:1", "each has one");
 }
 
 #[test]
-fn a_list_that_the_user_has_assigned_by_number_is_the_tasks_own_nic() {
-    let list = |value: &str, gpus: &[usize]| {
-        let situation =
-            Situation::new(PortState::Active).with(&[("NVSHMEM_ENABLE_NIC_PE_MAPPING", value)]);
-        situation
-            .value(&task(gpus, gpus), "NVSHMEM_HCA_LIST")
-            .unwrap()
-    };
+fn one_nic_for_each_element_is_asked_for_by_name_or_by_the_users_switch() {
+    const SWITCH: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING=1";
+    let own = "NVSHMEM_HCA_LIST=mlx5_1:1";
+    let asked = || here().libraries("nvshmem-pe");
+    assert_eq!(asked().changes(), [own, SWITCH]);
+    // no list is right for several NICs
+    assert_eq!(asked().gpus(&[0, 1]).changes(), [NVSHMEM]);
+    // the switch alone would deal NICs out by number
+    assert_eq!(asked().no_env(&[LIST]).changes(), [""; 0]);
+    // the user's list means the same as before
+    assert_eq!(
+        asked().env(&["NVSHMEM_HCA_LIST=mlx5_2:1"]).changes(),
+        [""; 0]
+    );
     for (value, is_on) in [("1", true), ("yes", true), ("0", false), ("no", false)] {
-        assert_eq!(list(value, &[1]) == "mlx5_1:1", is_on, "{value}");
+        let switched = here().env(&[&format!("NVSHMEM_ENABLE_NIC_PE_MAPPING={value}")]);
+        assert_eq!(
+            switched.changes()[2],
+            if is_on { own } else { NVSHMEM },
+            "{value}"
+        );
+        assert_eq!(switched.gpus(&[0, 1]).changes()[2], NVSHMEM);
     }
-    assert_eq!(
-        list("1", &[0, 1]),
-        "mlx5_0:1,mlx5_1:1,mlx5_2:1",
-        "no list is right for several NICs"
-    );
-}
-
-#[test]
-fn one_nic_for_each_element_is_asked_for_by_name() {
-    let situation = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
-    let own = [
-        "NVSHMEM_HCA_LIST=mlx5_1:1",
-        "NVSHMEM_ENABLE_NIC_PE_MAPPING=1",
-    ];
-    assert_eq!(situation.changes(&task(&[1], &[1])), own);
-    assert_eq!(
-        situation.changes(&task(&[0, 1], &[0, 1])),
-        [NVSHMEM],
-        "two NICs: the node's list"
-    );
-    let mut without = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
-    without.wish.no_env = vec!["NVSHMEM_HCA_LIST".to_string()];
-    assert_eq!(
-        without.changes(&task(&[1], &[1])),
-        [""; 0],
-        "the switch alone would deal NICs out by number"
-    );
-    let chosen = situation.with(&[("NVSHMEM_HCA_LIST", "mlx5_2:1")]);
-    assert_eq!(
-        chosen.changes(&task(&[1], &[1])),
-        [""; 0],
-        "the user's list means what it did"
-    );
 }
 
 #[test]
 fn a_list_of_the_node_that_nvshmem_38_does_not_read_is_told_of() {
-    let told = |situation: &Situation, task: &TaskPlacement| {
-        let prepared = situation.prepared();
-        let read = reader(situation.files);
-        let evidence = Evidence {
-            present: &situation.present,
-            read: &read,
-        };
-        let variables = environment(
-            &prepared,
-            &situation.topology,
-            &situation.node,
-            task,
-            evidence,
-        );
-        caveats(&situation.topology, &variables)
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-    };
-    let (one, two) = (task(&[1], &[1]), task(&[0, 1], &[0, 1]));
-    let ours = Situation::new(PortState::Active);
-    let [unread] = told(&ours, &one).try_into().unwrap();
-    assert!(
-        unread.starts_with("`NVSHMEM_HCA_LIST`: NVSHMEM 3.8 does not read it"),
-        "{unread}"
-    );
-    assert_eq!(
-        told(&ours.clone().libraries(&["nvshmem-pe"]), &one),
-        [""; 0],
-        "the switch goes with it"
-    );
-    assert_eq!(
-        told(&ours.clone().libraries(&["nvshmem-pe"]), &two).concat(),
-        unread
-    );
-    for (name, value, is_told) in [
-        ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", false),
-        ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "0", true),
-        ("NVSHMEM_HCA_LIST", "mlx5_0", false),
+    let own = here().libraries("nvshmem-pe");
+    for (situation, is_told) in [
+        (here(), true),
+        // the switch goes with the list
+        (own.clone(), false),
+        (own.gpus(&[0, 1]), true),
+        (
+            here()
+                .env(&["NVSHMEM_ENABLE_NIC_PE_MAPPING=1"])
+                .gpus(&[0, 1]),
+            false,
+        ),
+        (
+            here()
+                .env(&["NVSHMEM_ENABLE_NIC_PE_MAPPING=0"])
+                .gpus(&[0, 1]),
+            true,
+        ),
+        (
+            here().env(&["NVSHMEM_HCA_LIST=mlx5_0"]).gpus(&[0, 1]),
+            false,
+        ),
+        // nothing is left out
+        (whole(), false),
     ] {
-        let users = told(&ours.clone().with(&[(name, value)]), &two);
-        assert_eq!(!users.is_empty(), is_told, "{name}={value}");
+        let told = situation.caveats().concat();
+        let start = "`NVSHMEM_HCA_LIST`: NVSHMEM 3.8 does not";
+        assert_eq!(told.starts_with(start), is_told, "{told}");
+        assert_eq!(told.is_empty(), !is_told, "{told}");
     }
-    assert_eq!(
-        told(&Situation::new(PortState::Down), &one),
-        [""; 0],
-        "nothing is left out"
-    );
 }
 
 #[test]
 fn deepep_ends_in_an_assertion_where_rails_are_isolated_and_that_is_told() {
-    let mut situation = Situation::new(PortState::Down);
-    situation.wish.admin.fabric = Fabric::IsolatedRails;
-    let told = |situation: &Situation| {
-        let prepared = situation.prepared();
-        let evidence = Evidence {
-            present: &situation.present,
-            read: &|_| None,
-        };
-        let variables = environment(
-            &prepared,
-            &situation.topology,
-            &situation.node,
-            &task(&[1], &[1]),
-            evidence,
-        );
-        let found = caveats(&situation.topology, &variables);
-        found
-            .iter()
-            .any(|caveat| caveat.to_string().contains("`EP_DISABLE_GIN=1`"))
-    };
-    assert!(told(&situation));
+    let isolated = || whole().fabric(Fabric::IsolatedRails);
+    let told = |situation: Situation| situation.caveats().concat().contains("`EP_DISABLE_GIN=1`");
+    assert!(told(isolated()));
     assert!(
-        !told(&situation.clone().with(&[("NCCL_CROSS_NIC", "2")])),
-        "the user's own stays"
+        !told(isolated().env(&["NCCL_CROSS_NIC=2"])),
+        "the user's own"
     );
-    situation
-        .topology
-        .gpus
-        .iter_mut()
-        .for_each(|gpu| gpu.vendor = GpuVendor::Amd);
-    assert!(!told(&situation), "DeepEP is NVIDIA's");
+    assert!(!told(isolated().amd()), "DeepEP is NVIDIA's");
 }
 
 #[test]
-fn what_a_file_of_nvshmems_sets_is_left_alone() {
+fn a_value_of_nvshmems_file_stays() {
     for (file, text, why) in [
         (
             "/etc/nvshmem.conf",
@@ -227,21 +134,13 @@ fn what_a_file_of_nvshmems_sets_is_left_alone() {
             "sets `NVSHMEM_HCA_PE_MAPPING`",
         ),
     ] {
-        let files: Files = Box::leak(Box::new([(file, text)]));
-        for (words, list) in [
-            (&["nvshmem"], NVSHMEM),
-            (&["nvshmem-pe"], "NVSHMEM_HCA_LIST=mlx5_1:1"),
-        ] {
-            let situation = Situation::new(PortState::Active).libraries(words);
-            let situation =
-                situation.with(&[("HOME", "/home/me"), ("NVSHMEM_CONF_FILE", "/my.conf")]);
-            assert_eq!(situation.changes(&task(&[1], &[1]))[0], list);
-            let situation = Situation { files, ..situation };
-            assert_eq!(situation.changes(&task(&[1], &[1])), [""; 0], "`{file}`");
-            assert_eq!(
-                situation.why(&task(&[1], &[1]), "NVSHMEM_HCA_LIST"),
-                format!("`{file}` {why}")
-            );
+        for word in ["nvshmem", "nvshmem-pe"] {
+            let situation = here().libraries(word);
+            let situation = situation.env(&["HOME=/home/me", "NVSHMEM_CONF_FILE=/my.conf"]);
+            assert!(situation.sets(LIST));
+            let situation = situation.file(file, text);
+            assert_eq!(situation.changes(), [""; 0], "`{file}`");
+            assert_eq!(situation.why(LIST), format!("`{file}` {why}"));
         }
     }
 }

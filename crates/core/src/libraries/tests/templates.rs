@@ -3,350 +3,244 @@
 use super::*;
 use crate::libraries::template::Facts;
 use crate::libraries::wanted::MapFile;
-use crate::wish::Admin;
+use crate::maps::{self, Format, Subject};
 
-fn fill(
-    template: &Template,
-    situation: &Situation,
-    task: &TaskPlacement,
-) -> Result<String, String> {
+fn fill(template: &Template, situation: &Situation) -> Result<String, String> {
     template.fill(&Facts {
         node: &situation.topology,
         map: &situation.node,
-        task: Some(task),
+        task: Some(&situation.task),
         interface: Some("eth0"),
         files: &[],
     })
 }
-use crate::maps::{self, Format, Subject};
-
-fn refusal(text: &str) -> String {
-    Template::parse(text).expect_err(text)
-}
 
 #[test]
 fn every_placeholder_is_filled_with_its_fact() {
-    let mut situation = Situation::new(PortState::Active);
+    let mut situation = here();
     situation.topology.name = "DGX H100".to_string();
-    let mut one = task(&[1], &[1]);
-    (one.local_id, one.global_id) = (3, 11);
-    let value = |word: &str| {
-        let (template, _) = Template::parse(&format!("X={{{word}}}")).expect(word);
-        fill(&template, &situation, &one)
-    };
-    let mut filled: Vec<(&str, Result<String, String>)> = Vec::new();
-    for word in template::FACTS.iter().map(|fact| fact.0) {
-        filled.push((word, value(word)));
-    }
-    let filled: Vec<String> = filled
-        .into_iter()
-        .map(|(word, value)| format!("{word}={}", value.unwrap_or_default()))
-        .collect();
-    assert_eq!(
-        filled,
-        [
-            "nic=mlx5_1",
-            "port=1",
-            "nic_address=0000:11:00.0",
-            "nics=mlx5_1:1",
-            "nic_names=mlx5_1",
-            "gpu=1",
-            "gpu_address=0000:10:00.0",
-            "gpus=1",
-            // the test's machine has no NUMA nodes
-            "numa=",
-            "local_id=3",
-            "task_id=11",
-            "rails=mlx5_0:1,mlx5_1:1,mlx5_2:1",
-            "rail_names=mlx5_0,mlx5_1,mlx5_2",
-            "rail_count=3",
-            "left_out=mlx5_3",
-            "machine=DGX H100",
-            "interface=eth0",
-            // nor a map of its own
-            "map:sglang=",
-            "map:vllm=",
-            // nor is there a file
-            "map_file:json=",
-            "map_file:sglang=",
-            "map_file:mooncake=",
-        ]
-    );
+    (situation.task.local_id, situation.task.global_id) = (3, 11);
+    let filled = template::FACTS.iter().map(|fact| {
+        let (template, _) = Template::parse(&format!("X={{{}}}", fact.0)).unwrap();
+        let value = fill(&template, &situation).unwrap_or_default();
+        format!("{}={value}\n", fact.0)
+    });
+    // the test's machine has no NUMA nodes, nor maps of its own
+    let expected = "nic=mlx5_1
+port=1
+nic_address=0000:11:00.0
+nics=mlx5_1:1
+nic_names=mlx5_1
+gpu=1
+gpu_address=0000:10:00.0
+gpus=1
+numa=
+local_id=3
+task_id=11
+rails=mlx5_0:1,mlx5_1:1,mlx5_2:1
+rail_names=mlx5_0,mlx5_1,mlx5_2
+rail_count=3
+left_out=mlx5_3
+machine=DGX H100
+interface=eth0
+map:sglang=
+map:vllm=
+map_file:json=
+map_file:sglang=
+map_file:mooncake=
+";
+    assert_eq!(filled.collect::<String>(), expected);
 }
 
 #[test]
 fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
-    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let node = crate::policy::map(&topology, &Default::default());
-    let fill = |text: &str| {
-        let (template, _) = Template::parse(text).unwrap();
+    let situation = model("dgx-h100", &[], 0).task(&[5, 4], &[]);
+    for (word, expected) in [
+        ("sglang", r#"{"0":"mlx5_9","1":"mlx5_6"}"#),
+        (
+            "vllm",
+            "0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0",
+        ),
+    ] {
+        let (template, _) = Template::parse(&format!("X={{map:{word}}}")).unwrap();
         assert!(template.is_per_task());
-        template.fill(&Facts {
-            node: &topology,
-            map: &node,
-            task: Some(&task(&[5, 4], &[])),
-            interface: None,
-            files: &[],
-        })
-    };
-    assert_eq!(
-        fill("X={map:sglang}").as_deref(),
-        Ok(r#"{"0":"mlx5_9","1":"mlx5_6"}"#)
-    );
-    assert_eq!(
-        fill("X={map:vllm}").as_deref(),
-        Ok("0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0"),
-    );
-    for word in ["slurm", "openmpi", "mpich", "intel-mpi"] {
-        assert!(
-            Template::parse(&format!("X={{map:{word}}}"))
-                .unwrap_err()
-                .contains("is not known; known: {nic} ")
-        );
+        assert_eq!(fill(&template, &situation).as_deref(), Ok(expected));
     }
 }
 
 #[test]
 fn a_file_with_the_map_is_named_where_it_is_the_map_and_the_task_counts_the_same_gpus() {
-    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let node = crate::policy::map(&topology, &Default::default());
-    let all: Vec<usize> = (0..8).collect();
-    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    const NAME: &str = "MC_CUSTOM_TOPO_FILE";
+    const PATH: &str = "/run/nic-placement/node.map-mooncake.json";
+    let machine = model("dgx-h100", &[], 0).set("MC_CUSTOM_TOPO_FILE={map_file:mooncake}");
+    let gpus: Vec<GpuIndex> = machine.topology.gpu_indices().collect();
     let subject = Subject {
-        topology: &topology,
-        node: &node,
+        topology: &machine.topology,
+        node: &machine.node,
         gpus: &gpus,
     };
     let text = maps::write(Format::Mooncake, subject).unwrap();
-    let path = "/run/nic-placement/node.map-mooncake.json";
-    let told = |text: Option<&str>, gpus: &[usize]| {
-        let text = text.map(str::to_string);
-        let file = MapFile {
-            format: Format::Mooncake,
-            path: path.to_string(),
-            text,
-        };
-        let (template, _) = Template::parse("MC_CUSTOM_TOPO_FILE={map_file:mooncake}").unwrap();
-        let wish = Wish {
-            admin: Admin {
-                templates: vec![template],
-                map_files: vec![file],
-                ..Admin::default()
-            },
-            ..Wish::default()
-        };
-        let situation = Situation {
-            topology: topology.clone(),
-            node: node.clone(),
-            wish,
-            step: Step::default(),
-            present: Present::new(),
-            files: &[],
-        };
-        let task = task(gpus, &[]);
-        let name = "MC_CUSTOM_TOPO_FILE";
-        situation
-            .value(&task, name)
-            .ok_or_else(|| situation.why(&task, name))
-    };
-    assert_eq!(told(Some(&text), &all).as_deref(), Ok(path));
-    assert_eq!(
-        told(None, &all).as_deref(),
-        Ok(path),
-        "a plan takes it to be there"
-    );
     let other = text.replace("mlx5_11", "mlx5_12");
-    assert!(
-        told(Some(&other), &all)
-            .unwrap_err()
-            .ends_with("node.map-mooncake.json` is not the map of this step")
-    );
-    for gpus in [&all[1..], &[1, 0, 2, 3, 4, 5, 6, 7], &[]] {
-        assert!(
-            told(Some(&text), gpus)
-                .unwrap_err()
-                .contains("the task does not see all in PCI order")
-        );
+    let all = &[0, 1, 2, 3, 4, 5, 6, 7][..];
+    let order = "does not see all in";
+    for (text, gpus, refusal) in [
+        (Some(&text), all, ""),
+        // a plan takes it to be there
+        (None, all, ""),
+        (Some(&other), all, "is not the map of"),
+        (Some(&text), &all[1..], order),
+        (Some(&text), &[1, 0, 2, 3, 4, 5, 6, 7], order),
+        (Some(&text), &[], order),
+    ] {
+        let mut situation = machine.clone().task(gpus, &[]);
+        situation.wish.admin.map_files = vec![MapFile {
+            format: Format::Mooncake,
+            path: PATH.to_string(),
+            text: text.cloned(),
+        }];
+        let why = situation.why(NAME);
+        assert!(why.contains(refusal), "{gpus:?}: {why}");
+        let expected = if refusal.is_empty() { PATH } else { "" };
+        assert_eq!(situation.value(NAME), expected, "{gpus:?}");
     }
-    assert!(refusal("NCCL_X={map_file:json}").contains("the same in every task"));
-    assert!(refusal("X={map_file:openmpi}").contains("is not known"));
 }
 
 #[test]
 fn a_template_without_its_fact_sets_nothing_and_says_so() {
-    let situation = Situation::new(PortState::Active)
-        .set("MINE=x{nic}")
-        .set("OURS=all");
-    assert_eq!(situation.value(&task(&[0, 1], &[0, 1]), "MINE"), None);
-    let why = situation.why(&task(&[0, 1], &[0, 1]), "MINE");
-    assert_eq!(why, "the admin's `set=`: there is no `{nic}` here");
-    assert_eq!(
-        situation.value(&task(&[0, 1], &[0, 1]), "OURS").as_deref(),
-        Some("all")
-    );
-    assert_eq!(
-        situation.value(&task(&[1], &[1]), "MINE").as_deref(),
-        Some("xmlx5_1")
-    );
+    let two = here().set("MINE=x{nic}").set("OURS=all").gpus(&[0, 1]);
+    assert_eq!(two.value("MINE"), "");
+    assert!(two.why("MINE").ends_with("there is no `{nic}` here"));
+    assert_eq!(two.value("OURS"), "all");
+    assert_eq!(two.gpus(&[1]).value("MINE"), "xmlx5_1");
     for (length, is_set) in [(4096, true), (4097, false)] {
-        let long = Situation::new(PortState::Active)
-            .set(&format!("MINE={}{{nic}}", "x".repeat(length - 6)));
+        let long = format!("MINE={}{{nic}}", "x".repeat(length - 6));
+        assert_eq!(here().set(&long).sets("MINE"), is_set, "{length}");
+    }
+    // a name that would lead elsewhere, and a control character
+    for name in ["../../root", "a\u{1b}b"] {
+        let mut named = here().set("MINE=/etc/{machine}");
+        named.topology.name = name.to_string();
+        assert_eq!(named.value("MINE"), "");
+    }
+}
+
+#[test]
+fn two_braces_are_one() {
+    assert_eq!(here().set("MINE={{{nic}}}").value("MINE"), "{mlx5_1}");
+    assert_eq!(here().set("MINE={{nic}}").value("MINE"), "{nic}");
+}
+
+#[test]
+fn a_template_that_cannot_be_is_refused_and_a_doubtful_one_is_doubted() {
+    let long = "A".repeat(256);
+    let same = ["the same in every task"];
+    for (texts, parts) in [
+        (
+            &["X={", "X=}", "X={nic", "X=nic}", "X={nic}}"][..],
+            &["a single `"][..],
+        ),
+        (
+            &["X={}", "X={nix}", "X={map:slurm}"],
+            &["is not known; known: {nic}"],
+        ),
+        (
+            &["X={map:openmpi}", "X={map:mpich}"],
+            &["is not known; known: {nic} "],
+        ),
+        (
+            &["X={map:intel-mpi}", "X={map_file:openmpi}"],
+            &["is not known"],
+        ),
+        (
+            &["LD_PRELOAD=x", "LD_LIBRARY_PATH=x", "PATH=x"],
+            &["is refused"],
+        ),
+        (
+            &["SLURM_NIC_PLACEMENT=x", "SLURM_JOB_ID=x"],
+            &["is refused"],
+        ),
+        (
+            &["NIC_PLACEMENT=x", "CUDA_VISIBLE_DEVICES=x"],
+            &["is refused"],
+        ),
+        (&["BASH_ENV=x", "PYTHONPATH=x"], &["is refused"]),
+        (
+            &["=x", "a=x", "1A=x", "A-B=x", "A B=x", "Ä=x"],
+            &["is no name of a"],
+        ),
+        (&[&format!("{long}=x")], &["is no name of a"]),
+        (&["X"], &["expected `set=NAME=TEMPLATE`"]),
+        (&["X=a\tb"], &["control character"]),
+        (&["NCCL_IB_HCA={nic}", "NCCL_X={map_file:json}"], &same),
+        (&["NCCL_TOPO_FILE=/etc/{local_id}.xml"], &same),
+        (&["MY_FILE=/etc/{local_id}.xml"], &["looked for once"]),
+    ] {
+        for text in texts {
+            let why = Template::parse(text).expect_err(text);
+            assert!(why.contains(parts[0]), "`{text}`: {why}");
+        }
+    }
+    for (text, is_doubted) in [
+        ("NCCL_IB_TC=1", true),
+        ("NCCL_DEBUG=1", true),
+        ("GLOO_SOCKET_IFNAME=1", true),
+        ("GLOO_SOCKET_IFNAME={interface}", false),
+        ("MC_MS_FILTERS={nic_names}", false),
+        ("NCCL_IB_HCA=={rails}", false),
+    ] {
+        let (_, doubt) = Template::parse(text).expect("an admin may");
+        let doubt = doubt.unwrap_or_default().to_string();
         assert_eq!(
-            long.value(&task(&[1], &[1]), "MINE").is_some(),
-            is_set,
-            "{length}"
+            doubt.contains("if you mean it"),
+            is_doubted,
+            "`{text}`: {doubt}"
         );
     }
-    let mut named = Situation::new(PortState::Active).set("MINE=/etc/{machine}");
-    named.topology.name = "../../root".to_string();
-    assert_eq!(
-        named.value(&task(&[1], &[1]), "MINE"),
-        None,
-        "a name that would lead elsewhere"
-    );
-    named.topology.name = "a\u{1b}b".to_string();
-    assert_eq!(
-        named.value(&task(&[1], &[1]), "MINE"),
-        None,
-        "a control character"
-    );
-}
-
-#[test]
-fn two_braces_are_one_and_one_alone_is_a_mistake() {
-    let situation = Situation::new(PortState::Active).set("MINE={{{nic}}}");
-    assert_eq!(
-        situation.value(&task(&[1], &[1]), "MINE").as_deref(),
-        Some("{mlx5_1}")
-    );
-    let situation = Situation::new(PortState::Active).set("MINE={{nic}}");
-    assert_eq!(
-        situation.value(&task(&[1], &[1]), "MINE").as_deref(),
-        Some("{nic}")
-    );
-    for text in [
-        "X={", "X=}", "X={nic", "X=nic}", "X={}", "X={nix}", "X={nic}}",
-    ] {
-        let why = refusal(text);
-        assert!(
-            why.starts_with("a single `") || why.contains("is not known; known: {nic}"),
-            "`{text}`: {why}"
-        );
-    }
-}
-
-#[test]
-fn names_that_a_task_depends_on_are_refused_and_doubtful_ones_are_doubted() {
-    for name in [
-        "LD_PRELOAD",
-        "LD_LIBRARY_PATH",
-        "PATH",
-        "SLURM_NIC_PLACEMENT",
-        "SLURM_JOB_ID",
-        "NIC_PLACEMENT",
-        "CUDA_VISIBLE_DEVICES",
-        "BASH_ENV",
-        "PYTHONPATH",
-    ] {
-        assert!(
-            refusal(&format!("{name}=x")).contains("is refused"),
-            "`{name}`"
-        );
-    }
-    for name in ["", "a", "1A", "A-B", "A B", "Ä", &"A".repeat(256)] {
-        assert!(
-            refusal(&format!("{name}=x")).contains("is no name of a variable"),
-            "`{name}`"
-        );
-    }
-    assert_eq!(refusal("X"), "expected `set=NAME=TEMPLATE`");
-    assert!(refusal("X=a\tb").contains("control character"));
-    for name in ["NCCL_IB_TC", "NCCL_DEBUG", "GLOO_SOCKET_IFNAME"] {
-        let (_, doubt) = Template::parse(&format!("{name}=1")).expect("an admin may");
-        assert!(
-            doubt.is_some_and(|doubt| doubt.contains("if you mean it")),
-            "`{name}`"
-        );
-    }
-    assert_eq!(
-        Template::parse("MC_MS_FILTERS={nic_names}")
-            .expect("a template")
-            .1,
-        None
-    );
-}
-
-#[test]
-fn what_must_be_the_same_in_every_task_takes_no_fact_of_one() {
-    assert!(refusal("NCCL_IB_HCA={nic}").contains("the same in every task"));
-    assert!(refusal("NCCL_TOPO_FILE=/etc/{local_id}.xml").contains("the same in every task"));
-    assert!(refusal("MY_FILE=/etc/{local_id}.xml").contains("looked for once"));
-    assert!(Template::parse("NCCL_IB_HCA=={rails}").is_ok());
 }
 
 #[test]
 fn a_file_is_named_only_where_there_is_one() {
-    let set = "NCCL_TOPO_FILE=/etc/nccl/{machine}.xml";
-    let task = task(&[1], &[1]);
-    let without = Situation::new(PortState::Active).set(set);
-    assert_eq!(without.value(&task, "NCCL_TOPO_FILE"), None);
+    const FILE: &str = "NCCL_TOPO_FILE";
+    let without = here().set("NCCL_TOPO_FILE=/etc/nccl/{machine}.xml");
+    assert_eq!(without.value(FILE), "");
     assert!(
         without
-            .why(&task, "NCCL_TOPO_FILE")
-            .ends_with("there is no file `/etc/nccl/test.xml` here")
+            .why(FILE)
+            .ends_with("no file `/etc/nccl/test.xml` here")
     );
-    let files: Files = &[("/etc/nccl/test.xml", "<system/>")];
-    let with = Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .set(set);
+    let with = without.file("/etc/nccl/test.xml", "<system/>");
+    assert_eq!(with.value(FILE), "/etc/nccl/test.xml");
     assert_eq!(
-        with.value(&task, "NCCL_TOPO_FILE").as_deref(),
-        Some("/etc/nccl/test.xml")
-    );
-    let users = Situation {
-        files,
-        ..Situation::new(PortState::Active)
-    }
-    .set(set)
-    .with(&[("NCCL_TOPO_FILE", "/x")]);
-    assert_eq!(
-        users.value(&task, "NCCL_TOPO_FILE"),
-        None,
-        "the user's own stays"
+        with.env(&["NCCL_TOPO_FILE=/x"]).value(FILE),
+        "",
+        "the user's"
     );
 }
 
 #[test]
 fn an_admins_template_stands_in_the_librarys_place_and_can_be_switched_off() {
-    let situation = || Situation::new(PortState::Active).set("UCX_NET_DEVICES={nics},eth0");
-    let task = task(&[1], &[1]);
-    assert_eq!(
-        situation().value(&task, "UCX_NET_DEVICES").as_deref(),
-        Some("mlx5_1:1,eth0")
-    );
-    assert_eq!(situation().libraries(&["nccl"]).changes(&task), [NCCL]);
-    let mut unwanted = situation();
-    unwanted.wish.no_env = vec!["UCX_NET_DEVICES".to_string()];
-    assert_eq!(unwanted.changes(&task), [NCCL, NVSHMEM]);
+    let situation = || here().set("UCX_NET_DEVICES={nics},eth0");
+    assert_eq!(situation().value("UCX_NET_DEVICES"), "mlx5_1:1,eth0");
+    assert_eq!(situation().libraries("nccl").changes(), [NCCL]);
+    let unwanted = situation().no_env(&["UCX_NET_DEVICES"]);
+    assert_eq!(unwanted.changes(), [NCCL, NVSHMEM]);
 }
 
 proptest::proptest! {
     #[test]
     fn no_text_breaks_a_template_and_no_value_moves_a_cursor(text in "(A|MY_FILE|NCCL_X)=(\\PC|\\{|\\}|\\{nic\\}|\\{machine\\}){0,12}", machine in ".{0,6}") {
         if let Ok((template, _)) = Template::parse(&text) {
-            let mut situation = Situation::new(PortState::Active);
+            let mut situation = here();
             situation.topology.name = machine;
-            let filled = fill(&template, &situation, &task(&[1], &[1]));
-            proptest::prop_assert!(!filled.unwrap_or_default().contains(char::is_control));
+            let filled = fill(&template, &situation).unwrap_or_default();
+            proptest::prop_assert!(!filled.contains(char::is_control));
         }
     }
 
     #[test]
     fn what_the_marker_publishes_it_claims_again(value in "[ %0-9A-Za-z,:=/]{0,40}") {
-        let (topology, node) = node(PortState::Active);
-        let mut line = marker::line(&topology, &node, &task(&[1], &[1]), "1.0.0-0");
+        let Situation { topology, node, task, .. } = here();
+        let mut line = marker::line(&topology, &node, &task, "1.0.0-0");
         marker::add(&mut line, "MINE", &value);
         marker::add(&mut line, "OTHER", "x");
         let claimed = Marker::parse(&line, |_| true);
@@ -356,30 +250,14 @@ proptest::proptest! {
 
 #[test]
 fn one_of_vllms_two_variables_alone_is_warned_of() {
-    let told = |templates: &[&str]| -> Vec<String> {
-        let mut situation = Situation::new(PortState::Active);
-        situation.wish.admin.templates = templates
-            .iter()
-            .map(|text| Template::parse(text).unwrap().0)
-            .collect();
-        situation
-            .prepared()
-            .diagnostics()
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    };
-    let (map, vars) = (
-        "VLLM_GPU_NIC_PCIE_MAPPING={map:vllm}",
-        "VLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:1",
-    );
-    assert_eq!(told(&[map, vars]), [""; 0]);
-    assert!(told(&[map])[0].contains("set both") && told(&[vars])[0].contains("set both"));
-    let situation =
-        Situation::new(PortState::Active).with(&[("VLLM_GPU_NIC_PCIE_MAPPING", "1:00.0=2:00.0")]);
-    assert_eq!(
-        situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"),
-        None,
-        "vLLM's own NIC comes first"
-    );
+    let map = here().set("VLLM_GPU_NIC_PCIE_MAPPING={map:vllm}");
+    let vars = "VLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:1";
+    for (situation, warnings) in [(map.clone().set(vars), 0), (map, 1), (here().set(vars), 1)] {
+        let told = texts(&situation.prepared().diagnostics());
+        assert_eq!(told.len(), warnings, "{told:?}");
+        assert!(told.iter().all(|text| text.contains("set both")));
+    }
+    // vLLM's own NIC comes first
+    let own = here().env(&["VLLM_GPU_NIC_PCIE_MAPPING=1:00.0=2:00.0"]);
+    assert_eq!(own.value("UCX_NET_DEVICES"), "");
 }

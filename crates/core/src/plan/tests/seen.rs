@@ -1,14 +1,13 @@
 //! What a kernel or a container shows otherwise than a machine is.
 
 use super::*;
-use crate::topology::CpuSet;
-use crate::wish::Admin;
+use crate::step::{Access, GpuGrant};
 
 #[test]
 fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
     let mut machine = platform::model("dgx-h100").unwrap();
     machine.numa_nodes.retain(|node| node.os_index == 0);
-    machine.numa_nodes[0].cpus = CpuSet::from_list("0-7").unwrap();
+    machine.numa_nodes[0].cpus = cpus("0-7");
     machine.numa_nodes[0].distances = vec![10];
     machine.pus.clear();
     let mut tree = synthesise(&machine);
@@ -22,44 +21,16 @@ fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
     }
     for scope in [Scope::Cores, Scope::Full] {
         let (topology, _) = discover(&Root::manifest(tree.clone()), scope, Provenance::ThisSystem);
-        let words = Words::parse("bind=core").unwrap();
-        let wish = Wish::new(Admin::default(), None, Some(&words));
-        let step = Step {
-            tasks: 8,
-            gpus: Some(ALL.into()),
-            ..Step::default()
-        };
-        let plan = Plan::new(topology, wish, step, &|_| None);
-        let all = CpuSet::from_list("0-7").unwrap();
+        let plan = planned(topology, wish_of("bind=core"), step_of(8, ALL), "");
         let own = (0..8).map(|local_id| {
-            let (cpus, step_cpus, masks) = (all.clone(), all.clone(), vec![all.clone()]);
-            let mut task = Task {
-                local_id,
-                cpus,
-                step_cpus,
-                masks,
-                ..Task::default()
-            };
-            task.gpus
-                .variables
-                .insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
-            let placement = plan
-                .task(
-                    &task,
-                    Evidence {
-                        present: &Present::new(),
-                        read: &|_| None,
-                    },
-                )
-                .placement;
+            let mut task = task_of(&local_id.to_string(), "0-7");
+            (task.local_id, task.step_cpus) = (local_id, cpus("0-7"));
+            task.masks = vec![cpus("0-7")];
+            let placement = placed(&plan, &task, &[]).placement;
             assert!(placement.moves, "{scope:?}: {placement:?}");
             placement.cpus.to_string()
         });
-        assert_eq!(
-            own.collect::<Vec<_>>(),
-            ["0", "1", "2", "3", "4", "5", "6", "7"],
-            "{scope:?}"
-        );
+        assert_eq!(own.collect::<Vec<_>>().join(","), ALL, "{scope:?}");
     }
 }
 
@@ -76,50 +47,33 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         for (path, entry) in synthesise(&host).iter().filter(|(path, _)| !hidden(path)) {
             tree.insert(path, entry.clone());
         }
-        let (live, _) = discover(
-            &Root::manifest(tree),
-            Scope::Placement,
-            Provenance::ThisSystem,
-        );
-        let mut topology = if is_described {
-            host.clone()
-        } else {
-            live.clone()
-        };
+        let root = Root::manifest(tree);
+        let (live, _) = discover(&root, Scope::Placement, Provenance::ThisSystem);
+        let known = if is_described { &host } else { &live };
+        let mut topology = known.clone();
         nic_placement_node::confirm(&mut topology, &live);
-        let access = topology
-            .gpus
-            .iter()
-            .map(|gpu| match gpu.address == host.gpus[own].address {
-                true => crate::step::Access::Allowed,
-                false => crate::step::Access::Denied,
-            });
-        let gpus = crate::step::GpuGrant {
+        let gpus = topology.gpus.iter();
+        let access = gpus.map(|gpu| match gpu.address == host.gpus[own].address {
+            true => Access::Allowed,
+            false => Access::Denied,
+        });
+        let gpus = GpuGrant {
             access: access.collect(),
-            ..Default::default()
+            ..GpuGrant::default()
         };
-        // the GPUs that it may open
-        let own = topology.gpu_indices();
-        let own = own.filter(|gpu| gpus.access[gpu.0] == crate::step::Access::Allowed);
-        let known = Some(crate::step::TaskGpus::new(own.collect(), ""));
-        let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
+        let may_open = |gpu: &GpuIndex| gpus.access[gpu.0] == Access::Allowed;
+        let own = topology.gpu_indices().filter(may_open).collect();
         let task = Task {
+            known: Some(TaskGpus::new(own, "")),
             gpus,
-            known,
             ..Task::default()
         };
-        let present = Present::new();
-        let placed = plan.task(
-            &task,
-            Evidence {
-                present: &present,
-                read: &|_| None,
-            },
-        );
-        let rails = placed.placement.rails.iter();
-        rails
-            .map(|(rail, _)| plan.node.nic(plan.map.rails[rail.0].nic).name.to_string())
-            .collect::<Vec<_>>()
+        let plan = planned(topology, Wish::default(), Step::default(), "");
+        let rails = placed(&plan, &task, &[]).placement.rails;
+        let names = rails
+            .iter()
+            .map(|(rail, _)| plan.map.rail(*rail).name.to_string());
+        names.collect::<Vec<_>>()
     };
     assert_eq!([nics(0, true), nics(1, true)], [["mlx5_0"], ["mlx5_1"]]);
     // the known limit: a task that sees its own GPU alone cannot tell that another GPU shares its NICs
@@ -146,16 +100,16 @@ fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
         };
         tree.insert(&beyond(path), entry);
     }
-    let cpus = "sys/devices/system/cpu";
+    let root = "sys/devices/system/cpu";
     for (name, list) in [
         ("possible", "0-287"),
         ("present", "0-143"),
         ("online", "0-143"),
     ] {
-        tree.insert(&format!("{cpus}/{name}"), Entry::File(list.to_string()));
+        tree.insert(&format!("{root}/{name}"), Entry::File(list.to_string()));
     }
     for cpu in 144..288 {
-        let state = format!("{cpus}/cpu{cpu}/hotplug/state");
+        let state = format!("{root}/cpu{cpu}/hotplug/state");
         tree.insert(&state, Entry::File("0".to_string()));
     }
     for scope in [Scope::Placement, Scope::Cores, Scope::Full] {
@@ -171,52 +125,34 @@ fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
             let known = [Some(36), Some(116), None, None, None, None];
             assert_eq!(packages.collect::<Vec<_>>(), known);
         }
-        let words = Words::parse("bind=core").unwrap();
         let wish = match scope >= Scope::Cores {
-            true => Wish::new(Admin::default(), None, Some(&words)),
+            true => wish_of("bind=core"),
             false => Wish::default(),
         };
-        let step = Step {
-            tasks: 4,
-            gpus: Some("0,1,2,3".into()),
-            ..Step::default()
-        };
-        let plan = Plan::new(node, wish, step, &|_| None);
-        let all = CpuSet::from_list("0-143").unwrap();
+        let plan = planned(node, wish, step_of(4, "0,1,2,3"), "");
         let own = (0..4).map(|local_id| {
-            let mut task = Task {
-                local_id,
-                cpus: all.clone(),
-                step_cpus: all.clone(),
-                masks: vec![all.clone()],
-                gpu_bind: Some("gpu:per_task:1".to_string()),
-                ..Task::default()
-            };
-            let variables = &mut task.gpus.variables;
-            variables.insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
-            let evidence = Evidence {
-                present: &Present::new(),
-                read: &|_| None,
-            };
-            let placement = plan.task(&task, evidence).placement;
+            let mut task = task_of(&local_id.to_string(), "0-143");
+            (task.local_id, task.step_cpus) = (local_id, cpus("0-143"));
+            task.masks = vec![cpus("0-143")];
+            task.gpu_bind = Some("gpu:per_task:1".to_string());
+            let placement = placed(&plan, &task, &[]).placement;
             let gpu = plan.node.gpu(placement.gpus[0]).address.to_string();
             let nics = placement.rails.iter();
             let nics = nics.map(|(rail, path)| format!("{} {path:?}", plan.map.rail(*rail)));
-            let (cpus, mems) = (placement.cpus.to_string(), placement.mems.to_string());
-            (gpu, nics.collect::<Vec<_>>().join(","), cpus, mems)
+            let nics = nics.collect::<Vec<_>>().join(",");
+            format!("{gpu} {nics} {} {}", placement.cpus, placement.mems)
         });
-        let cpus = match scope >= Scope::Cores {
-            true => ["0-35", "36-71", "72-107", "108-143"],
-            false => ["0-71", "0-71", "72-143", "72-143"],
+        let (halves, wholes) = (["0-35", "36-71", "72-107", "108-143"], ["0-71", "72-143"]);
+        let of = |nth: usize| match scope >= Scope::Cores {
+            true => halves[nth],
+            false => wholes[nth / 2],
         };
         let expected = [
-            ("0008:01:00.0", "mlx5_0:1 Node", cpus[0], "0"),
-            ("0009:01:00.0", "mlx5_1:1 Node", cpus[1], "0"),
-            ("10018:01:00.0", "mlx5_3:1 Node", cpus[2], "1"),
-            ("10019:01:00.0", "mlx5_4:1 Node", cpus[3], "1"),
+            format!("0008:01:00.0 mlx5_0:1 Node {} 0", of(0)),
+            format!("0009:01:00.0 mlx5_1:1 Node {} 0", of(1)),
+            format!("10018:01:00.0 mlx5_3:1 Node {} 1", of(2)),
+            format!("10019:01:00.0 mlx5_4:1 Node {} 1", of(3)),
         ];
-        let expected = expected
-            .map(|(gpu, nic, cpus, mems)| (gpu.into(), nic.into(), cpus.into(), mems.into()));
         assert_eq!(own.collect::<Vec<_>>(), expected, "{scope:?}");
     }
 }

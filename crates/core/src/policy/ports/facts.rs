@@ -75,6 +75,9 @@ impl<'a> Table<'a> {
                     device: function.and_then(|function| function.device),
                     failure: match (port.state, port.rate_mbps) {
                         (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
+                        (PortState::Active, _) if node.lacks_verbs(nic) => {
+                            Some("it has no uverbs device, and others have".to_string())
+                        }
                         (PortState::Active, _) => unopenable.map(|(_, why)| why.clone()),
                         (state, _) => Some(format!("its port is {state}")),
                     },
@@ -153,10 +156,14 @@ fn function_of(
         (NicKind::Verbs, Some(address)) => return Ok(address),
         (kind, _) => {
             map.left_to_libfabric.push(index);
-            match kind {
-                NicKind::Efa => "programs use EFA through libfabric, which chooses the NIC",
-                _ => "programs use Slingshot through libfabric, which chooses the NIC",
-            }
+            let kind = if kind == NicKind::Efa {
+                "EFA"
+            } else {
+                "Slingshot"
+            };
+            return Err(format!(
+                "programs use {kind} through libfabric, which chooses the NIC"
+            ));
         }
     };
     Err(why.to_string())

@@ -129,7 +129,7 @@ type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, its message, and whether a port that the admin includes goes too: one
 /// that cannot work or that the admin also excludes.
-const EVIDENCE: [(&str, bool, Evidence); 20] = [
+const EVIDENCE: [(&str, bool, Evidence); 21] = [
     ("`exclude=mlx5_", true, |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
@@ -179,6 +179,10 @@ const EVIDENCE: [(&str, bool, Evidence); 20] = [
     }),
     ("closed", true, |_, selection, nic| {
         *selection = closed(Wish::default(), &[nic]).admin.selection;
+    }),
+    ("it has no uverbs device, ", true, |topology, _, nic| {
+        let others = topology.nics.iter_mut().enumerate();
+        others.for_each(|(n, other)| other.uverbs = (n != nic).then(|| format!("uverbs{n}")));
     }),
     ("no PCI function of it ", true, |topology, _, nic| {
         topology.nics[nic].address = None

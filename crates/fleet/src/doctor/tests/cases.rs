@@ -16,40 +16,28 @@ pub(super) struct Case {
     pub(super) says: &'static str,
 }
 
-/// A case.
-pub(super) fn case(
-    code: &'static str,
-    name: &'static str,
-    world: World,
-    worst: impl Into<Option<Level>>,
-    says: &'static str,
-) -> Case {
-    Case {
-        code,
-        name,
-        world,
-        worst: worst.into(),
-        says,
-    }
+/// A table: a check's code, and under it the name of a case, the worst level, words of a finding, the node.
+macro_rules! cases {
+    ($(check $code:literal {
+        $($name:literal: $worst:ident $says:expr, $world:expr;)+
+    })+) => {
+        vec![$($(Case {
+            code: $code,
+            name: $name,
+            world: $world,
+            worst: $worst.into(),
+            says: $says,
+        },)+)+]
+    };
 }
+pub(super) use cases;
 
 pub(super) fn all() -> Vec<Case> {
-    [
-        nics::node(),
-        nics::ports(),
-        nics::roce(),
-        paths::links(),
-        paths::gpudirect(),
-        paths::redirect(),
-        paths::translation(),
-    ]
-    .into_iter()
-    .chain([
-        users::installation(),
-        users::admin(),
-        users::caller(),
-        users::kernel(),
-    ])
-    .flatten()
-    .collect()
+    let nics = [nics::node(), nics::ports(), nics::roce()];
+    let paths = [paths::links(), paths::gpudirect(), paths::redirect()];
+    let users = [users::installation(), users::admin(), users::caller()];
+    let all = nics.into_iter().chain(paths).chain(users);
+    all.chain([paths::translation(), users::kernel()])
+        .flatten()
+        .collect()
 }

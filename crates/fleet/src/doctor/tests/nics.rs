@@ -1,6 +1,6 @@
 //! Cases of the node and its NICs.
 
-use super::cases::{Case, case};
+use super::cases::{Case, cases};
 use super::world::{World, model, with_function, with_nic};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::HostFacts;
@@ -29,6 +29,16 @@ fn no_gpu(topology: &mut Topology) {
     }
 }
 
+fn of_a_guest(facts: &mut HostFacts) {
+    let machine = facts.machine.as_mut().unwrap();
+    machine.is_a_clouds = true;
+    let missing = crate::doctor::shortfall::Missing {
+        what: "GPU".into(),
+        address: "0000:1b:00.0".parse().unwrap(),
+    };
+    machine.missing.push((missing, false));
+}
+
 pub(super) fn node() -> Vec<Case> {
     let without = |change: fn(&mut Topology)| {
         let mut topology = model("dgx-h100");
@@ -40,89 +50,32 @@ pub(super) fn node() -> Vec<Case> {
     let lacks = |change: fn(&mut Topology)| {
         without(change).file("sys/devices/virtual/dmi/id/product_name", "DGXH100")
     };
-    vec![
-        case(
-            "node",
-            "as it should be",
-            World::of_model("dgx-h100"),
-            Ok,
-            "8 of 14 NICs",
-        ),
-        case(
-            "node",
-            "left to libfabric",
-            World::of_model("aws-p5"),
-            Ok,
-            "among which libfabric chooses",
-        ),
-        case("node", "no GPU", without(no_gpu), Note, "nothing is set"),
-        case(
-            "node",
-            "a workstation",
-            without(|node| node.nics.clear()),
-            Note,
-            "no RDMA device",
-        ),
-        case(
-            "node",
-            "every port down",
-            without(|node| {
-                node.nics
-                    .iter_mut()
-                    .for_each(|nic| nic.ports[0].state = PortState::Down)
-            }),
-            Warn,
-            "0 of 14",
-        ),
-        case("machine", "a DGX", dgx(), Ok, "`dgx-h100`"),
-        case(
-            "machine",
-            "nobody knows it",
-            World::of_model("levante"),
-            None,
-            "",
-        ),
-        case(
-            "machine",
-            "a NIC fell off the bus",
-            lacks(|node| node.nics.retain(|nic| nic.name.as_str() != "mlx5_4"))
-                .patched(|facts| facts.machine.as_mut().unwrap().missing[0].1 = false),
-            Fail,
-            "mlx5_4",
-        ),
-        case(
-            "machine",
-            "a GPU without a driver",
-            lacks(|node| {
-                node.gpus.remove(3);
-            }),
-            Warn,
-            "on the bus, and no driver shows it",
-        ),
-        case(
-            "machine",
-            "a guest's part",
-            dgx().patched(|facts| {
-                let machine = facts.machine.as_mut().unwrap();
-                machine.is_a_clouds = true;
-                let missing = crate::doctor::shortfall::Missing {
-                    what: "GPU".into(),
-                    address: "0000:1b:00.0".parse().unwrap(),
-                };
-                machine.missing.push((missing, false));
-            }),
-            Warn,
-            "only a part of it",
-        ),
-        case("odd", "nothing", World::of_model("dgx-h100"), None, ""),
-        case(
-            "odd",
-            "a name that no variable holds",
-            World::of_model("dgx-h100").link("sys/class/infiniband/mlx5 0", "../../devices/x"),
-            Note,
-            "no library's variable could hold",
-        ),
-    ]
+    cases! {
+        check "node" {
+            "as it should be": Ok "8 of 14 NICs", World::of_model("dgx-h100");
+            "left to libfabric": Ok "among which libfabric chooses", World::of_model("aws-p5");
+            "no GPU": Note "nothing is set", without(no_gpu);
+            "a workstation": Note "no RDMA device", without(|node| node.nics.clear());
+            "every port down": Warn "0 of 14",
+                without(|node| node.nics.iter_mut().for_each(down));
+        }
+        check "machine" {
+            "a DGX": Ok "`dgx-h100`", dgx();
+            "nobody knows it": None "", World::of_model("levante");
+            "a NIC fell off the bus": Fail "mlx5_4",
+                lacks(|node| node.nics.retain(|nic| nic.name.as_str() != "mlx5_4"))
+                    .patched(|facts| facts.machine.as_mut().unwrap().missing[0].1 = false);
+            "a GPU without a driver": Warn "on the bus, and no driver shows it",
+                lacks(|node| { node.gpus.remove(3); });
+            "a guest's part": Warn "only a part of it",
+                dgx().patched(of_a_guest);
+        }
+        check "odd" {
+            "nothing": None "", World::of_model("dgx-h100");
+            "a name that no variable holds": Note "no library's variable could hold",
+                World::of_model("dgx-h100").link("sys/class/infiniband/mlx5 0", "../../devices/x");
+        }
+    }
 }
 
 /// Three more cards of a kind that is none of the fabric's, with these states.
@@ -164,6 +117,9 @@ pub(super) fn ports() -> Vec<Case> {
     let no_rate = |nic: &mut Nic| nic.ports[0].rate_mbps = Some(0);
     let dgx = || World::of_model("dgx-h100");
     let no_uverbs = changed("dgx-h100", "mlx5_9", |nic| nic.uverbs = None);
+    let mut none = model("dgx-h100");
+    none.nics.iter_mut().for_each(|nic| nic.uverbs = None);
+    let none = World::of(none);
     let mads = |count: usize| {
         (0..count).fold(dgx(), |world, number| {
             world.file(
@@ -172,113 +128,36 @@ pub(super) fn ports() -> Vec<Case> {
             )
         })
     };
-    vec![
-        case("nic-broken", "all work", dgx(), Ok, "ports that work: 8"),
-        case(
-            "nic-broken",
-            "one down",
-            changed("dgx-h100", "mlx5_4", down),
-            Fail,
-            "it is down, Polling",
-        ),
-        case(
-            "nic-broken",
-            "rate 0",
-            changed("dgx-h100", "mlx5_4", no_rate),
-            Fail,
-            "it is active at rate 0, ",
-        ),
-        case(
-            "nic-broken",
-            "switched off",
-            changed("dgx-h100", "mlx5_4", disabled),
-            Warn,
-            "switched it off",
-        ),
-        case(
-            "nic-broken",
-            "no subnet manager",
-            changed("dgx-h100", "mlx5_4", |nic| {
-                nic.ports[0].state = PortState::Init
-            }),
-            Warn,
-            "no subnet manager",
-        ),
-        case(
-            "nic-broken",
-            "half of them down",
-            half(),
-            Warn,
-            "meant to be",
-        ),
-        case("nic-slower", "one rate", dgx(), None, ""),
-        case(
-            "nic-slower",
-            "half a rate",
-            changed("levante", "mlx5_0", |nic| {
-                nic.ports[0].rate_mbps = Some(100_000)
-            }),
-            Warn,
-            "others of its device at more",
-        ),
-        case(
-            "ports-per-card",
-            "all down alike",
-            more_cards([Down; 3]),
-            Ok,
-            "",
-        ),
-        case(
-            "ports-per-card",
-            "one up, two down",
-            more_cards([Active, Down, Down]),
-            Ok,
-            "",
-        ),
-        case(
-            "ports-per-card",
-            "one down, two up",
-            more_cards([Active, Down, Active]),
-            Warn,
-            "more1",
-        ),
-        case(
-            "ports-per-card",
-            "what another check tells",
-            changed("dgx-h100", "mlx5_4", down),
-            Ok,
-            "",
-        ),
-        case("device-node", "all there", dgx(), Ok, "14 RDMA devices"),
-        case(
-            "device-node",
-            "one without",
-            no_uverbs,
-            Fail,
-            "`mlx5_9` has no device node",
-        ),
-        case(
-            "device-node",
-            "nothing told",
-            World::described(model("dgx-h100")),
-            None,
-            "",
-        ),
-        case(
-            "device-node",
-            "no umad for a port",
-            mads(1),
-            Warn,
-            "management nodes",
-        ),
-        case(
-            "device-node",
-            "no ib_uverbs",
-            dgx().patched(|facts| (facts.is_live, facts.has_verbs) = (true, false)),
-            Warn,
-            "not loaded",
-        ),
-    ]
+    cases! {
+        check "nic-broken" {
+            "all work": Ok "ports that work: 8", dgx();
+            "one down": Fail "it is down, Polling", changed("dgx-h100", "mlx5_4", down);
+            "rate 0": Fail "it is active at rate 0, ", changed("dgx-h100", "mlx5_4", no_rate);
+            "switched off": Warn "switched it off", changed("dgx-h100", "mlx5_4", disabled);
+            "no subnet manager": Warn "no subnet manager",
+                changed("dgx-h100", "mlx5_4", |nic| { nic.ports[0].state = PortState::Init });
+            "half of them down": Warn "meant to be", half();
+        }
+        check "nic-slower" {
+            "one rate": None "", dgx();
+            "half a rate": Warn "others of its device at more",
+                changed("levante", "mlx5_0", |nic| { nic.ports[0].rate_mbps = Some(100_000) });
+        }
+        check "ports-per-card" {
+            "all down alike": Ok "", more_cards([Down; 3]);
+            "one up, two down": Ok "", more_cards([Active, Down, Down]);
+            "one down, two up": Warn "more1", more_cards([Active, Down, Active]);
+            "what another check tells": Ok "", changed("dgx-h100", "mlx5_4", down);
+        }
+        check "device-node" {
+            "all there": Ok "14 RDMA devices", dgx();
+            "one without": Fail "`mlx5_9` has no device node", no_uverbs;
+            "nothing told": None "", World::described(model("dgx-h100"));
+            "no umad for a port": Warn "management nodes", mads(1);
+            "no ib_uverbs": Warn "not loaded",
+                none.patched(|facts| facts.is_live = true);
+        }
+    }
 }
 
 /// All interfaces but so many hear a switch.
@@ -329,165 +208,47 @@ pub(super) fn roce() -> Vec<Case> {
         }
         World::of(topology)
     };
+    let storage = "sys/devices/pci0000:81/0000:81:01.0/0000:82:00.0";
     let (v1, v2) = (Some("IB/RoCE v1"), Some("RoCE v2"));
-    vec![
-        case(
-            "port-interface",
-            "all up",
-            gke(["up", "9000"], ["up", "9000"]),
-            Ok,
-            "8 active ports",
-        ),
-        case(
-            "port-interface",
-            "one down",
-            gke(["up", "9000"], ["down", "9000"]),
-            Fail,
-            "operstate down",
-        ),
-        case(
-            "port-interface",
-            "all down",
-            gke(["down", "9000"], ["down", "9000"]),
-            Warn,
-            "meant to be down",
-        ),
-        case(
-            "port-interface",
-            "a NIC that no job uses",
-            interfaces("dgx-h100", ["up", "9000"], ["up", "9000"]).file(
-                "sys/devices/pci0000:81/0000:81:01.0/0000:82:00.0/net/ens6f0/operstate",
-                "down",
-            ),
-            Warn,
-            "no job uses it",
-        ),
-        case(
-            "port-interface",
-            "no carrier",
-            gke(["up", "1"], ["unknown", "1"]),
-            Fail,
-            "carrier 0",
-        ),
-        case(
-            "port-interface",
-            "IPoIB is switched off",
-            interfaces("azure-nd96isr-h100-v5", ["down", "2044"], ["down", "2044"]),
-            None,
-            "",
-        ),
-        case(
-            "port-interface",
-            "in a container",
-            World::of_model("gke-a3-ultra"),
-            None,
-            "",
-        ),
-        case(
-            "efa-carrier",
-            "up",
-            interfaces("aws-p5", ["up", "1500"], ["up", "1500"]),
-            Ok,
-            "32 active",
-        ),
-        case(
-            "efa-carrier",
-            "one down",
-            interfaces("aws-p5", ["up", "1500"], ["down", "1500"]),
-            Fail,
-            "down",
-        ),
-        case(
-            "efa-carrier",
-            "no interface",
-            World::of_model("aws-p5"),
-            None,
-            "",
-        ),
-        case("roce-gid", "version 2", gids(v2, v2), Ok, "8 ports"),
-        case(
-            "roce-gid",
-            "one of version 1",
-            gids(v2, v1),
-            Warn,
-            "no router passes",
-        ),
-        case(
-            "roce-gid",
-            "one without",
-            gids(v2, None),
-            Warn,
-            "other ports have",
-        ),
-        case(
-            "roce-gid",
-            "a container tells none",
-            gids(None, None),
-            Note,
-            "container",
-        ),
-        case(
-            "roce-gid",
-            "InfiniBand",
-            World::of_model("dgx-h100"),
-            None,
-            "",
-        ),
-        case(
-            "lldp",
-            "all hear",
-            gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 0)),
-            Ok,
-            "8 ports hear",
-        ),
-        case(
-            "lldp",
-            "one does not",
-            gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 1)),
-            Note,
-            "hears no",
-        ),
-        case(
-            "lldp",
-            "one without a link",
-            gke(["up", "9000"], ["down", "9000"]).patched(|of| hear(of, 1)),
-            Ok,
-            "7",
-        ),
-        case(
-            "lldp",
-            "none hears",
-            gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 99)),
-            None,
-            "",
-        ),
-        case(
-            "lldp",
-            "no agent",
-            gke(["up", "9000"], ["up", "9000"]),
-            None,
-            "",
-        ),
-        case(
-            "roce-mtu",
-            "large",
-            gke(["up", "9000"], ["up", "9000"]),
-            Ok,
-            "9000",
-        ),
-        case(
-            "roce-mtu",
-            "small alike",
-            gke(["up", "1500"], ["up", "1500"]),
-            Note,
-            "1500",
-        ),
-        case(
-            "roce-mtu",
-            "one differs",
-            gke(["up", "9000"], ["up", "1500"]),
-            Warn,
-            "most ports like it have 9000",
-        ),
-    ]
+    cases! {
+        check "port-interface" {
+            "all up": Ok "8 active ports", gke(["up", "9000"], ["up", "9000"]);
+            "one down": Fail "operstate down", gke(["up", "9000"], ["down", "9000"]);
+            "all down": Warn "meant to be down", gke(["down", "9000"], ["down", "9000"]);
+            "a NIC that no job uses": Warn "no job uses it",
+                interfaces("dgx-h100", ["up", "9000"], ["up", "9000"])
+                    .file(&format!("{storage}/net/ens6f0/operstate"), "down");
+            "no carrier": Fail "carrier 0", gke(["up", "1"], ["unknown", "1"]);
+            "IPoIB is switched off": None "",
+                interfaces("azure-nd96isr-h100-v5", ["down", "2044"], ["down", "2044"]);
+            "in a container": None "", World::of_model("gke-a3-ultra");
+        }
+        check "efa-carrier" {
+            "up": Ok "32 active", interfaces("aws-p5", ["up", "1500"], ["up", "1500"]);
+            "one down": Fail "down", interfaces("aws-p5", ["up", "1500"], ["down", "1500"]);
+            "no interface": None "", World::of_model("aws-p5");
+        }
+        check "roce-gid" {
+            "version 2": Ok "8 ports", gids(v2, v2);
+            "one of version 1": Warn "no router passes", gids(v2, v1);
+            "one without": Warn "other ports have", gids(v2, None);
+            "a container tells none": Note "container", gids(None, None);
+            "InfiniBand": None "", World::of_model("dgx-h100");
+        }
+        check "lldp" {
+            "all hear": Ok "8 ports hear",
+                gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 0));
+            "one does not": Note "hears no",
+                gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 1));
+            "one without a link": Ok "7",
+                gke(["up", "9000"], ["down", "9000"]).patched(|of| hear(of, 1));
+            "none hears": None "", gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 99));
+            "no agent": None "", gke(["up", "9000"], ["up", "9000"]);
+        }
+        check "roce-mtu" {
+            "large": Ok "9000", gke(["up", "9000"], ["up", "9000"]);
+            "small alike": Note "1500", gke(["up", "1500"], ["up", "1500"]);
+            "one differs": Warn "most ports like it have 9000", gke(["up", "9000"], ["up", "1500"]);
+        }
+    }
 }

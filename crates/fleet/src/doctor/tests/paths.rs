@@ -1,6 +1,6 @@
 //! Cases of what lies between a GPU and its NIC.
 
-use super::cases::{Case, case};
+use super::cases::{Case, cases};
 use super::world::{World, model, with_function};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::HostFacts;
@@ -44,72 +44,22 @@ pub(super) fn links() -> Vec<Case> {
     // a card of the fifth generation behind a switch of the fourth
     let mut older = now(&[NIC, PORT], 160, 16);
     with_function(&mut older, at(PORT), |of| of.link.max = rate(160, 16));
-    vec![
-        case(
-            "pcie-link",
-            "as built",
-            World::of_model("dgx-h100"),
-            Ok,
-            "22 devices",
-        ),
-        case("pcie-link", "GPUs that idle", all_gpus(), Note, "idles"),
-        case(
-            "pcie-link",
-            "one GPU that idles",
-            World::of(now(&[GPU, "0000:17:02.0"], 25, 16)),
-            Note,
-            GPU,
-        ),
-        case(
-            "pcie-link",
-            "a GPU of fewer lanes",
-            World::of(now(&[GPU, "0000:17:02.0"], 320, 8)),
-            Warn,
-            "more lanes",
-        ),
-        case(
-            "pcie-link",
-            "a NIC that trained low",
-            World::of(now(&[NIC, PORT], 160, 16)),
-            Fail,
-            NIC,
-        ),
-        case(
-            "pcie-link",
-            "a NIC of fewer lanes",
-            World::of(now(&[NIC, PORT], 320, 8)),
-            Fail,
-            "x8",
-        ),
-        case(
-            "pcie-link",
-            "a switch that trained low",
-            World::of(now(&[UPSTREAM, "0000:15:01.0"], 160, 16)),
-            Fail,
-            UPSTREAM,
-        ),
-        case(
-            "pcie-link",
-            "a card better than its slot",
-            World::of(older),
-            Ok,
-            "",
-        ),
-        case(
-            "pcie-link",
-            "one end tells another rate",
-            World::of(now(&[NIC], 25, 1)),
-            Ok,
-            "",
-        ),
-        case(
-            "pcie-link",
-            "a guest",
-            World::of(now(&[NIC, PORT], 160, 16)).guest(),
-            Note,
-            "virtual machine",
-        ),
-    ]
+    cases! {
+        check "pcie-link" {
+            "as built": Ok "22 devices", World::of_model("dgx-h100");
+            "GPUs that idle": Note "idles", all_gpus();
+            "one GPU that idles": Note GPU, World::of(now(&[GPU, "0000:17:02.0"], 25, 16));
+            "a GPU of fewer lanes": Warn "more lanes",
+                World::of(now(&[GPU, "0000:17:02.0"], 320, 8));
+            "a NIC that trained low": Fail NIC, World::of(now(&[NIC, PORT], 160, 16));
+            "a NIC of fewer lanes": Fail "x8", World::of(now(&[NIC, PORT], 320, 8));
+            "a switch that trained low": Fail UPSTREAM,
+                World::of(now(&[UPSTREAM, "0000:15:01.0"], 160, 16));
+            "a card better than its slot": Ok "", World::of(older);
+            "one end tells another rate": Ok "", World::of(now(&[NIC], 25, 1));
+            "a guest": Note "virtual machine", World::of(now(&[NIC, PORT], 160, 16)).guest();
+        }
+    }
 }
 
 /// NVIDIA's driver of that kind, on that kernel.
@@ -137,231 +87,67 @@ pub(super) fn gpudirect() -> Vec<Case> {
     let lines = "0x0 0xffffff 0x0\n0x10000000 0x1fffffff 0x14220c";
     let no_switch = World::of_model("levante");
     let amd = || World::of_model("mi300x-8");
-    vec![
-        case(
-            "gpudirect",
-            "peer memory",
-            peermem(),
-            Ok,
-            "yes, by nvidia_peermem, ACS on the way not told: GPU 0 with mlx5_0:1",
-        ),
-        case(
-            "gpudirect",
-            "a direct way",
-            peermem().bridges(0),
-            Ok,
-            "yes, by nvidia_peermem: GPU 0",
-        ),
-        case(
-            "gpudirect",
-            "dma-buf",
-            driver(dgx(), OPEN, "6.8.0-31"),
-            Ok,
-            "by dma-buf",
-        ),
-        case(
-            "gpudirect",
-            "neither",
-            driver(dgx(), CLOSED, "6.8.0"),
-            Warn,
-            "nvidia_peermem is not loaded",
-        ),
-        case(
-            "gpudirect",
-            "open modules, old kernel",
-            driver(dgx(), OPEN, "5.4.0"),
-            Warn,
-            "before 5.12",
-        ),
-        case(
-            "gpudirect",
-            "a distribution's old kernel",
-            driver(dgx(), OPEN, "4.18.0-553.el8"),
-            Note,
-            "not known",
-        ),
-        case("gpudirect", "nothing told", dgx(), Note, "not known"),
-        case(
-            "gpudirect",
-            "only described",
-            World::described(model("dgx-h100")),
-            None,
-            "",
-        ),
-        case(
-            "gpudirect",
-            "the IOMMU translates",
-            driver(translated("DMA-FQ"), CLOSED, "6.8.0").folder("sys/module/nvidia_peermem"),
-            Warn,
-            "iommu=pt",
-        ),
-        case(
-            "gpudirect",
-            "the IOMMU passes",
-            driver(translated("identity"), CLOSED, "6.8.0").folder("sys/module/nvidia_peermem"),
-            Ok,
-            "",
-        ),
-        case(
-            "gpudirect",
-            "translated dma-buf",
-            driver(translated("DMA"), OPEN, "6.8.0"),
-            Note,
-            "not known: by dma-buf",
-        ),
-        case(
-            "gpudirect",
-            "a detour",
-            peermem().bridges(0x1d),
-            Note,
-            "see `acs`",
-        ),
-        case(
-            "gpudirect",
-            "a small BAR",
-            small.file(&resource, lines),
-            Note,
-            "256 MiB",
-        ),
-        case(
-            "gpudirect",
-            "far",
-            driver(no_switch, OPEN, "6.8.0"),
-            Note,
-            "only up to PXB",
-        ),
-        case(
-            "gpudirect",
-            "NVLink-C2C",
-            driver(World::of_model("gh200"), OPEN, "6.8.0"),
-            Ok,
-            "by dma-buf",
-        ),
-        case(
-            "gpudirect",
-            "a kind that cannot",
-            World::of_model("dgx-spark"),
-            Note,
-            "does not support it",
-        ),
-        case(
-            "gpudirect",
-            "AMD",
-            amd().file("sys/kernel/mm/memory_peers/amdkfd/version", "1.0"),
-            Ok,
-            "amdkfd",
-        ),
-        case("gpudirect", "AMD without", amd(), Note, "not known"),
-        case(
-            "gpudirect",
-            "EFA",
-            driver(World::of_model("aws-p5"), CLOSED, "6.8.0").folder("sys/module/efa_nv_peermem"),
-            None,
-            "",
-        ),
-    ]
+    cases! {
+        check "gpudirect" {
+            "peer memory": Ok "ACS on the way not told: GPU 0",
+                peermem();
+            "a direct way": Ok "yes, by nvidia_peermem: GPU 0", peermem().bridges(0);
+            "dma-buf": Ok "by dma-buf", driver(dgx(), OPEN, "6.8.0-31");
+            "neither": Warn "nvidia_peermem is not loaded", driver(dgx(), CLOSED, "6.8.0");
+            "open modules, old kernel": Warn "before 5.12", driver(dgx(), OPEN, "5.4.0");
+            "a distribution's old kernel": Note "not known", driver(dgx(), OPEN, "4.18.0-553.el8");
+            "nothing told": Note "not known", dgx();
+            "only described": None "", World::described(model("dgx-h100"));
+            "the IOMMU translates": Warn "iommu=pt",
+                driver(translated("DMA-FQ"), CLOSED, "6.8.0").folder("sys/module/nvidia_peermem");
+            "the IOMMU passes": Ok "",
+                driver(translated("identity"), CLOSED, "6.8.0").folder("sys/module/nvidia_peermem");
+            "translated dma-buf": Note "not known: by dma-buf",
+                driver(translated("DMA"), OPEN, "6.8.0");
+            "a detour": Note "see `acs`", peermem().bridges(0x1d);
+            "a small BAR": Note "256 MiB", small.file(&resource, lines);
+            "far": Note "only up to PXB", driver(no_switch, OPEN, "6.8.0");
+            "NVLink-C2C": Ok "by dma-buf", driver(World::of_model("gh200"), OPEN, "6.8.0");
+            "a kind that cannot": Note "does not support it", World::of_model("dgx-spark");
+            "AMD": Ok "amdkfd", amd().file("sys/kernel/mm/memory_peers/amdkfd/version", "1.0");
+            "AMD without": Note "not known", amd();
+            "EFA": None "",
+                driver(World::of_model("aws-p5"), CLOSED, "6").folder("sys/module/efa_nv_peermem");
+        }
+    }
 }
 
 pub(super) fn redirect() -> Vec<Case> {
     let dgx = || World::of_model("dgx-h100");
     let live: fn(&mut HostFacts) = |facts| facts.is_live = true;
-    vec![
-        case(
-            "acs",
-            "no port redirects",
-            dgx().bridges(0),
-            Ok,
-            "none redirects",
-        ),
-        case(
-            "acs",
-            "source validation alone",
-            dgx().bridges(0x01),
-            Ok,
-            "none redirects",
-        ),
-        case(
-            "acs",
-            "a bare machine that redirects",
-            dgx().bridges(0x1d),
-            Warn,
-            "ReqRedir+ CmpltRedir+ UpstreamFwd+",
-        ),
-        case("acs", "a guest", dgx().bridges(0x1d).guest(), Ok, "guest"),
-        case(
-            "acs",
-            "a host of guests",
-            dgx().bridges(0x5d).nics(0x5910, Some(0x8000)),
-            Ok,
-            "none redirects",
-        ),
-        case(
-            "acs",
-            "a port without it",
-            dgx().config(at(PORT), 0x5910, None, None),
-            Ok,
-            "",
-        ),
-        case(
-            "acs",
-            "no switch is shared",
-            World::of_model("gh200").bridges(0x1d),
-            Ok,
-            "no GPU and its NIC",
-        ),
-        case(
-            "acs",
-            "only root may",
-            dgx().patched(live),
-            Note,
-            "only root",
-        ),
-        case("acs", "a tree without it", dgx(), None, ""),
-        case("ats", "off", dgx().nics(0x5910, Some(0)), Ok, "off"),
-        case(
-            "ats",
-            "on",
-            dgx().nics(0x5910, Some(0x8000)),
-            Note,
-            "host of virtual machines",
-        ),
-        case(
-            "ats",
-            "a guest",
-            dgx().nics(0x5910, Some(0x8000)).guest(),
-            None,
-            "",
-        ),
-        case(
-            "relaxed-ordering",
-            "on",
-            dgx().nics(0x5910, None),
-            Ok,
-            "8 NICs",
-        ),
-        case(
-            "relaxed-ordering",
-            "off",
-            dgx().nics(0x5900, None),
-            Note,
-            "keep their order",
-        ),
-        case(
-            "relaxed-ordering",
-            "one off",
-            dgx().nics(0x5910, None).config(at(NIC), 0x5900, None, None),
-            Warn,
-            "mlx5_0",
-        ),
-        case("read-request", "4096", dgx().nics(0x5910, None), Ok, "4096"),
-        case(
-            "read-request",
-            "512",
-            dgx().nics(0x2910, None),
-            Note,
-            "mlx5_0 512",
-        ),
-    ]
+    cases! {
+        check "acs" {
+            "no port redirects": Ok "none redirects", dgx().bridges(0);
+            "source validation alone": Ok "none redirects", dgx().bridges(0x01);
+            "a bare machine that redirects": Warn "ReqRedir+ CmpltRedir+ UpstreamFwd+",
+                dgx().bridges(0x1d);
+            "a guest": Ok "guest", dgx().bridges(0x1d).guest();
+            "a host of guests": Ok "none redirects", dgx().bridges(0x5d).nics(0x5910, Some(0x8000));
+            "a port without it": Ok "", dgx().config(at(PORT), 0x5910, None, None);
+            "no switch is shared": Ok "no GPU and its NIC", World::of_model("gh200").bridges(0x1d);
+            "only root may": Note "only root", dgx().patched(live);
+            "a tree without it": None "", dgx();
+        }
+        check "ats" {
+            "off": Ok "off", dgx().nics(0x5910, Some(0));
+            "on": Note "host of virtual machines", dgx().nics(0x5910, Some(0x8000));
+            "a guest": None "", dgx().nics(0x5910, Some(0x8000)).guest();
+        }
+        check "relaxed-ordering" {
+            "on": Ok "8 NICs", dgx().nics(0x5910, None);
+            "off": Note "keep their order", dgx().nics(0x5900, None);
+            "one off": Warn "mlx5_0", dgx().nics(0x5910, None).config(at(NIC), 0x5900, None, None);
+        }
+        check "read-request" {
+            "4096": Ok "4096", dgx().nics(0x5910, None);
+            "512": Note "mlx5_0 512", dgx().nics(0x2910, None);
+        }
+    }
 }
 
 pub(super) fn translation() -> Vec<Case> {
@@ -383,50 +169,18 @@ pub(super) fn translation() -> Vec<Case> {
             },
         )
     };
-    vec![
-        case(
-            "iommu",
-            "passes",
-            all("dgx-h100", "identity"),
-            Ok,
-            "not translated",
-        ),
-        case(
-            "iommu",
-            "translates",
-            all("dgx-h100", "DMA-FQ"),
-            Warn,
-            "type DMA-FQ",
-        ),
-        case(
-            "iommu",
-            "an Arm processor",
-            all("gh200", "DMA"),
-            Note,
-            "Arm",
-        ),
-        case(
-            "iommu",
-            "a guest",
-            all("dgx-h100", "DMA").guest(),
-            Note,
-            "guest",
-        ),
-        case("iommu", "not told", World::of_model("dgx-h100"), None, ""),
-        case(
-            "iommu-group",
-            "one",
-            grouped(["7", "7"]),
-            Ok,
-            "share a group",
-        ),
-        case(
-            "iommu-group",
-            "two",
-            grouped(["7", "8"]),
-            Note,
-            "GPU 0 (7) and mlx5_0 (8)",
-        ),
-        case("iommu-group", "none", World::of_model("dgx-h100"), None, ""),
-    ]
+    cases! {
+        check "iommu" {
+            "passes": Ok "not translated", all("dgx-h100", "identity");
+            "translates": Warn "type DMA-FQ", all("dgx-h100", "DMA-FQ");
+            "an Arm processor": Note "Arm", all("gh200", "DMA");
+            "a guest": Note "guest", all("dgx-h100", "DMA").guest();
+            "not told": None "", World::of_model("dgx-h100");
+        }
+        check "iommu-group" {
+            "one": Ok "share a group", grouped(["7", "7"]);
+            "two": Note "GPU 0 (7) and mlx5_0 (8)", grouped(["7", "8"]);
+            "none": None "", World::of_model("dgx-h100");
+        }
+    }
 }

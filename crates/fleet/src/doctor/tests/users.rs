@@ -1,6 +1,6 @@
 //! Cases of what is installed, of the kernel's settings, and of the calling user.
 
-use super::cases::{Case, case};
+use super::cases::{Case, cases};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::{
@@ -75,139 +75,45 @@ pub(super) fn installation() -> Vec<Case> {
             "plugstack.conf.d/*".to_string(),
         )]
     };
-    vec![
-        case("slurm", "tested", slurm("slurm 24.11.5"), Ok, "tested with"),
-        case(
-            "slurm",
-            "not told",
-            installed(|all| all.slurm = Some(None)),
-            Note,
-            "none of its programs",
-        ),
-        case(
-            "slurm",
-            "unknown",
-            slurm("slurm 21.08.8"),
-            Warn,
-            "will refuse",
-        ),
-        case(
-            "plugstack",
-            "one line",
-            plugstack(vec![line(1, true)], |_| {}),
-            Ok,
-            "loads",
-        ),
-        case(
-            "plugstack",
-            "twice",
-            plugstack(vec![line(1, true), line(2, true)], |_| {}),
-            Warn,
-            "twice",
-        ),
-        case(
-            "plugstack",
-            "none",
-            plugstack(Vec::new(), |_| {}),
-            Warn,
-            "no line",
-        ),
-        case(
-            "plugstack",
-            "none, and the package is installed",
-            plugstack(Vec::new(), |of| of.packaged = Some(packaged())),
-            Warn,
-            "write `optional /usr/lib/nic-placement/libnic_placement.so` there, or `cp /usr/share/90.conf` to",
-        ),
-        case(
-            "plugstack",
-            "no file, and Slurm is there",
-            plugstack(Vec::new(), |of| of.is_there = false)
-                .installed(|all| all.slurm = Some(Some("slurm 25.05.3".to_string()))),
-            Warn,
-            "there is no",
-        ),
-        case(
-            "plugstack",
-            "a container without /etc",
-            plugstack(Vec::new(), |of| of.is_there = false),
-            Note,
-            "there is no",
-        ),
-        case(
-            "plugstack",
-            "a line that is none",
-            plugstack(vec![line(1, true)], |of| of.findings.push(doubt())),
-            Warn,
-            "unknown argument",
-        ),
-        case(
-            "plugstack-order",
-            "behind",
-            plugstack(vec![line(1, false), line(2, true)], |_| {}),
-            Ok,
-            "after pyxis",
-        ),
-        case(
-            "plugstack-order",
-            "before",
-            plugstack(vec![line(1, true), line(2, false)], |_| {}),
-            Warn,
-            ":2",
-        ),
-        case(
-            "plugin-file",
-            "there",
-            there(Some(true), true),
-            Ok,
-            "is there",
-        ),
-        case("plugin-file", "not told", there(None, true), None, ""),
-        case(
-            "plugin-file",
-            "a login node without it",
-            there(Some(false), false),
-            Warn,
-            "there is no",
-        ),
-        case(
-            "plugin-file",
-            "and required",
-            there(Some(false), true),
-            Fail,
-            "srun, sbatch and salloc fail",
-        ),
-        case(
-            "configless",
-            "not so",
-            plugstack(vec![line(1, true)], |_| {}),
-            None,
-            "",
-        ),
-        case(
-            "configless",
-            "sent whole",
-            plugstack(vec![line(1, true)], |of| of.is_sent = true),
-            Ok,
-            "scontrol reconfigure",
-        ),
-        case(
-            "configless",
-            "an include that was not sent",
-            plugstack(Vec::new(), |of| {
-                (of.is_sent, of.unmatched) = (true, unmatched())
-            }),
-            Warn,
-            "means no file here",
-        ),
-        case(
-            "configless",
-            "hidden",
-            plugstack(Vec::new(), |of| of.is_shadowed = true),
-            Note,
-            "instead",
-        ),
-    ]
+    cases! {
+        check "slurm" {
+            "tested": Ok "tested with", slurm("slurm 24.11.5");
+            "not told": Note "none of its programs", installed(|all| all.slurm = Some(None));
+            "unknown": Warn "will refuse", slurm("slurm 21.08.8");
+        }
+        check "plugstack" {
+            "one line": Ok "loads", plugstack(vec![line(1, true)], |_| {});
+            "twice": Warn "twice", plugstack(vec![line(1, true), line(2, true)], |_| {});
+            "none": Warn "no line", plugstack(Vec::new(), |_| {});
+            "none, and the package is installed": Warn "libnic_placement.so` there, or `cp /usr/share/90.conf`",
+                plugstack(Vec::new(), |of| of.packaged = Some(packaged()));
+            "no file, and Slurm is there": Warn "there is no",
+                plugstack(Vec::new(), |of| of.is_there = false)
+                    .installed(|all| all.slurm = Some(Some("slurm 25.05.3".to_string())));
+            "a container without /etc": Note "there is no",
+                plugstack(Vec::new(), |of| of.is_there = false);
+            "a line that is none": Warn "unknown argument",
+                plugstack(vec![line(1, true)], |of| of.findings.push(doubt()));
+        }
+        check "plugstack-order" {
+            "behind": Ok "after pyxis", plugstack(vec![line(1, false), line(2, true)], |_| {});
+            "before": Warn ":2", plugstack(vec![line(1, true), line(2, false)], |_| {});
+        }
+        check "plugin-file" {
+            "there": Ok "is there", there(Some(true), true);
+            "not told": None "", there(None, true);
+            "a login node without it": Warn "there is no", there(Some(false), false);
+            "and required": Fail "srun, sbatch and salloc fail", there(Some(false), true);
+        }
+        check "configless" {
+            "not so": None "", plugstack(vec![line(1, true)], |_| {});
+            "sent whole": Ok "scontrol reconfigure",
+                plugstack(vec![line(1, true)], |of| of.is_sent = true);
+            "an include that was not sent": Warn "means no file here",
+                plugstack(Vec::new(), |of| { (of.is_sent, of.unmatched) = (true, unmatched()) });
+            "hidden": Note "instead", plugstack(Vec::new(), |of| of.is_shadowed = true);
+        }
+    }
 }
 
 pub(super) fn admin() -> Vec<Case> {
@@ -234,120 +140,33 @@ pub(super) fn admin() -> Vec<Case> {
         installed(|all| all.unasked = Some(unasked))
     };
     let file = |state| installed(|all| all.node_file = Some(("/run/node.json".into(), state)));
-    vec![
-        case(
-            "config-owner",
-            "root's",
-            owned(0, 0, 0o100_664),
-            Ok,
-            "only root may write to: 1",
-        ),
-        case(
-            "config-owner",
-            "Slurm's",
-            owned(64030, 64030, 0o100_644),
-            Note,
-            "user 64030",
-        ),
-        case(
-            "config-owner",
-            "everybody's",
-            owned(0, 0, 0o100_666),
-            Warn,
-            "mode 666",
-        ),
-        case(
-            "configuration",
-            "all understood",
-            installed(|_| {}),
-            None,
-            "",
-        ),
-        case(
-            "configuration",
-            "a default",
-            unasked(false),
-            Ok,
-            "`default=closest` (`/etc/c:3`), then `rollout=10%`",
-        ),
-        case(
-            "configuration",
-            "for other nodes",
-            unasked(true),
-            Note,
-            "names this node, `gpu1`",
-        ),
-        case(
-            "configuration",
-            "a doubt",
-            installed(|all| all.words.push(doubt())),
-            Warn,
-            "unknown argument",
-        ),
-        case(
-            "configuration",
-            "a typo",
-            installed(|all| all.words.push(refusal())),
-            Fail,
-            "unknown argument",
-        ),
-        case(
-            "configuration",
-            "switched off",
-            installed(|all| all.off = Some(("disabled".into(), false))),
-            Note,
-            "disabled",
-        ),
-        case(
-            "configuration",
-            "refused",
-            installed(|all| all.off = Some(("not root's".into(), true))),
-            Warn,
-            "not root's",
-        ),
-        case(
-            "configuration",
-            "no model",
-            installed(|all| all.no_node = Some("no file".into())),
-            Warn,
-            "no file",
-        ),
-        case(
-            "node-file",
-            "used",
-            file(NodeFileState::Used(9)),
-            Ok,
-            "9 s old",
-        ),
-        case(
-            "node-file",
-            "none",
-            file(NodeFileState::Absent),
-            Warn,
-            "waits for its hardware",
-        ),
-        case(
-            "node-file",
-            "another boot",
-            file(NodeFileState::Outdated("another boot".into())),
-            Note,
-            "another boot",
-        ),
-        case(
-            "node-file",
-            "unwanted",
-            file(NodeFileState::Unwanted),
-            Note,
-            "cache=0",
-        ),
-        case(
-            "node-file",
-            "too old",
-            file(NodeFileState::Unusable("it is 9000 s old".into())),
-            Warn,
-            "9000",
-        ),
-    ]
+    cases! {
+        check "config-owner" {
+            "root's": Ok "only root may write to: 1", owned(0, 0, 0o100_664);
+            "Slurm's": Note "user 64030", owned(64030, 64030, 0o100_644);
+            "everybody's": Warn "mode 666", owned(0, 0, 0o100_666);
+        }
+        check "configuration" {
+            "all understood": None "", installed(|_| {});
+            "a default": Ok "`default=closest` (`/etc/c:3`), then `rollout=10%`", unasked(false);
+            "for other nodes": Note "names this node, `gpu1`", unasked(true);
+            "a doubt": Warn "unknown argument", installed(|all| all.words.push(doubt()));
+            "a typo": Fail "unknown argument", installed(|all| all.words.push(refusal()));
+            "switched off": Note "disabled",
+                installed(|all| all.off = Some(("disabled".into(), false)));
+            "refused": Warn "not root's",
+                installed(|all| all.off = Some(("not root's".into(), true)));
+            "no model": Warn "no file", installed(|all| all.no_node = Some("no file".into()));
+        }
+        check "node-file" {
+            "used": Ok "9 s old", file(NodeFileState::Used(9));
+            "none": Warn "waits for its hardware", file(NodeFileState::Absent);
+            "another boot": Note "another boot",
+                file(NodeFileState::Outdated("another boot".into()));
+            "unwanted": Note "cache=0", file(NodeFileState::Unwanted);
+            "too old": Warn "9000", file(NodeFileState::Unusable("it is 9000 s old".into()));
+        }
+    }
 }
 
 fn called(change: impl FnOnce(&mut Caller)) -> World {
@@ -379,98 +198,31 @@ pub(super) fn caller() -> Vec<Case> {
         called(|caller| caller.nccl.push(("/etc/nccl.conf".into(), set)))
     };
     use DeviceAccess::{Absent, Fenced, Open, Refused};
-    vec![
-        case(
-            "memlock",
-            "unlimited",
-            memlock(u64::MAX, false, true),
-            Ok,
-            "unlimited",
-        ),
-        case(
-            "memlock",
-            "root",
-            memlock(some, true, true),
-            Ok,
-            "root is not held",
-        ),
-        case(
-            "memlock",
-            "a shell",
-            memlock(some, false, false),
-            Note,
-            "8192 KiB",
-        ),
-        case(
-            "memlock",
-            "a step",
-            memlock(some, false, true),
-            Warn,
-            "8192 KiB",
-        ),
-        case(
-            "uverbs-access",
-            "all open",
-            open(|of| access(of, Open, Open)),
-            Ok,
-            "8 NICs",
-        ),
-        case(
-            "uverbs-access",
-            "one refused",
-            open(|of| access(of, Open, Refused)),
-            Warn,
-            "mlx5_0",
-        ),
-        case(
-            "uverbs-access",
-            "one fenced",
-            open(|of| access(of, Open, Fenced)),
-            Note,
-            "cgroup",
-        ),
-        case(
-            "uverbs-access",
-            "one missing",
-            open(|of| access(of, Open, Absent)),
-            Warn,
-            "other NICs have one",
-        ),
-        case(
-            "uverbs-access",
-            "a container",
-            open(|of| access(of, Absent, Absent)),
-            Note,
-            "container",
-        ),
-        case("nccl-conf", "no file", called(|_| {}), None, ""),
-        case(
-            "nccl-conf",
-            "nothing of ours",
-            files(&[]),
-            Ok,
-            "nothing that we would set",
-        ),
-        case(
-            "nccl-conf",
-            "a site's list",
-            files(&["NCCL_IB_HCA"]),
-            Note,
-            "NCCL_IB_HCA: left to it",
-        ),
-        case("variable", "none", called(|_| {}), None, ""),
-        case(
-            "variable",
-            "a doubt",
-            called(|caller| {
-                caller
-                    .doubts
-                    .push(Diagnostic::new("NCCL_IB_HCA=mlx5_1", "too many"))
-            }),
-            Note,
-            "too many",
-        ),
-    ]
+    cases! {
+        check "memlock" {
+            "unlimited": Ok "unlimited", memlock(u64::MAX, false, true);
+            "root": Ok "root is not held", memlock(some, true, true);
+            "a shell": Note "8192 KiB", memlock(some, false, false);
+            "a step": Warn "8192 KiB", memlock(some, false, true);
+        }
+        check "uverbs-access" {
+            "all open": Ok "8 NICs", open(|of| access(of, Open, Open));
+            "one refused": Warn "mlx5_0", open(|of| access(of, Open, Refused));
+            "one fenced": Note "cgroup", open(|of| access(of, Open, Fenced));
+            "one missing": Warn "other NICs have one", open(|of| access(of, Open, Absent));
+            "a container": Note "container", open(|of| access(of, Absent, Absent));
+        }
+        check "nccl-conf" {
+            "no file": None "", called(|_| {});
+            "nothing of ours": Ok "nothing that we would set", files(&[]);
+            "a site's list": Note "NCCL_IB_HCA: left to it", files(&["NCCL_IB_HCA"]);
+        }
+        check "variable" {
+            "none": None "", called(|_| {});
+            "a doubt": Note "too many",
+                called(|of| of.doubts.push(Diagnostic::new("NCCL_IB_HCA=mlx5_1", "too many")));
+        }
+    }
 }
 
 pub(super) fn kernel() -> Vec<Case> {
@@ -480,49 +232,17 @@ pub(super) fn kernel() -> Vec<Case> {
     let ports = |range: &str| {
         World::of_model("dgx-h100").file("proc/sys/net/ipv4/ip_local_port_range", range)
     };
-    vec![
-        case(
-            "numa-balancing",
-            "off",
-            balancing("dgx-h100", "0"),
-            Ok,
-            "off",
-        ),
-        case(
-            "numa-balancing",
-            "on",
-            balancing("dgx-h100", "1"),
-            Note,
-            "unmapped",
-        ),
-        case(
-            "numa-balancing",
-            "on with AMD",
-            balancing("mi300x-8", "1"),
-            Note,
-            "AMD asks for 0",
-        ),
-        case(
-            "port-range",
-            "the kernel's",
-            ports("32768\t60999"),
-            Ok,
-            "32768 to 60999",
-        ),
-        case(
-            "port-range",
-            "with slurmd's",
-            ports("1024\t65535"),
-            Note,
-            "6818",
-        ),
-        case(
-            "port-range",
-            "too few",
-            ports("60000\t60999"),
-            Warn,
-            "1000 ports",
-        ),
-        case("port-range", "odd", ports("many"), None, ""),
-    ]
+    cases! {
+        check "numa-balancing" {
+            "off": Ok "off", balancing("dgx-h100", "0");
+            "on": Note "unmapped", balancing("dgx-h100", "1");
+            "on with AMD": Note "AMD asks for 0", balancing("mi300x-8", "1");
+        }
+        check "port-range" {
+            "the kernel's": Ok "32768 to 60999", ports("32768\t60999");
+            "with slurmd's": Note "6818", ports("1024\t65535");
+            "too few": Warn "1000 ports", ports("60000\t60999");
+            "odd": None "", ports("many");
+        }
+    }
 }

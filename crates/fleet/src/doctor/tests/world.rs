@@ -8,11 +8,14 @@ use crate::doctor::{Examined, examine};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{Nic, PciAddress, PciFunction, Provenance, Topology};
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::discover::manifest::Entry;
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::read_root;
+use nic_placement_testing::synthesise::synthesise;
 use std::collections::BTreeSet;
+
+/// A register of the configuration space, where it is there.
+type Register = Option<u16>;
 
 /// What a test says of facts that no file tells.
 type Patch = fn(&mut HostFacts);
@@ -31,13 +34,8 @@ pub(super) fn model(name: &str) -> Topology {
 
 /// Changes a NIC.
 pub(super) fn with_nic(topology: &mut Topology, name: &str, change: impl FnOnce(&mut Nic)) {
-    change(
-        topology
-            .nics
-            .iter_mut()
-            .find(|nic| nic.name.as_str() == name)
-            .unwrap(),
-    );
+    let mut nics = topology.nics.iter_mut();
+    change(nics.find(|nic| nic.name.as_str() == name).unwrap());
 }
 
 /// Changes a PCI function.
@@ -75,10 +73,8 @@ impl World {
                 Some(path[..path.find(&inside)? + 1].to_string() + &name)
             });
             if let Some(place) = place {
-                manifest.insert(
-                    &format!("sys/bus/pci/devices/{name}"),
-                    Entry::Link(format!("../../../devices/{place}")),
-                );
+                let link = Entry::Link(format!("../../../devices/{place}"));
+                manifest.insert(&format!("sys/bus/pci/devices/{name}"), link);
             }
         }
         World {
@@ -116,56 +112,44 @@ impl World {
     /// The directory of a PCI function.
     pub(super) fn function(&self, address: PciAddress) -> String {
         let root = Root::manifest(self.manifest.clone().unwrap());
-        root.follow(&format!("sys/bus/pci/devices/{address}"))
-            .unwrap()
+        let link = format!("sys/bus/pci/devices/{address}");
+        root.follow(&link).unwrap()
     }
 
     /// The configuration space of a function.
     pub(super) fn config(
         self,
-        address: PciAddress,
+        at: PciAddress,
         control: u16,
-        acs: Option<u16>,
-        ats: Option<u16>,
+        acs: Register,
+        ats: Register,
     ) -> World {
-        let path = format!("{}/config", self.function(address));
+        let path = format!("{}/config", self.function(at));
         self.file(&path, &digits(&config_space(control, acs, ats)))
     }
 
     /// That of every bridge, with this in the register of ACS.
     pub(super) fn bridges(mut self, acs: u16) -> World {
-        let bridges: Vec<PciAddress> = self
-            .topology
-            .pci
-            .iter()
-            .filter_map(|function| function.parent.bridge())
-            .collect();
-        for bridge in bridges {
-            self = self.config(bridge, 0x5910, Some(acs), None);
+        for function in self.topology.pci.clone().iter() {
+            if let Some(bridge) = function.parent.bridge() {
+                self = self.config(bridge, 0x5910, Some(acs), None);
+            }
         }
         self
     }
 
     /// That of every NIC.
     pub(super) fn nics(mut self, control: u16, ats: Option<u16>) -> World {
-        let nics: Vec<PciAddress> = self
-            .topology
-            .nics
-            .iter()
-            .filter_map(|nic| nic.address)
-            .collect();
-        for nic in nics {
-            self = self.config(nic, control, None, ats);
+        for nic in self.topology.nics.clone() {
+            self = self.config(nic.address.unwrap(), control, None, ats);
         }
         self
     }
 
     /// The node as a virtual machine of KVM's.
     pub(super) fn guest(self) -> World {
-        self.file(
-            "sys/devices/system/clocksource/clocksource0/available_clocksource",
-            "kvm-clock tsc",
-        )
+        let clocks = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+        self.file(clocks, "kvm-clock tsc")
     }
 
     pub(super) fn patched(self, patch: Patch) -> World {
@@ -175,16 +159,14 @@ impl World {
         }
     }
 
-    pub(super) fn installed(self, change: impl FnOnce(&mut Installation)) -> World {
-        let mut world = self;
-        change(&mut world.installation);
-        world
+    pub(super) fn installed(mut self, change: impl FnOnce(&mut Installation)) -> World {
+        change(&mut self.installation);
+        self
     }
 
-    pub(super) fn called(self, change: impl FnOnce(&mut Caller)) -> World {
-        let mut world = self;
-        change(&mut world.caller);
-        world
+    pub(super) fn called(mut self, change: impl FnOnce(&mut Caller)) -> World {
+        change(&mut self.caller);
+        self
     }
 
     fn examined(&self, off: &BTreeSet<String>) -> Vec<Finding> {
@@ -194,9 +176,8 @@ impl World {
             None => (self.topology.clone(), Vec::new()),
         };
         let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
-        let mut facts = root
-            .as_ref()
-            .map(|root| crate::gather::facts(root, &plan.node));
+        let gather = |root| crate::gather::facts(root, &plan.node);
+        let mut facts = root.as_ref().map(gather);
         if let (Some(facts), Some(patch)) = (&mut facts, self.patch) {
             patch(facts);
         }
@@ -219,11 +200,7 @@ impl World {
     }
 
     pub(super) fn of_check(&self, code: &str) -> Vec<Finding> {
-        self.examined(
-            &codes()
-                .filter(|other| *other != code)
-                .map(str::to_string)
-                .collect(),
-        )
+        let others = codes().filter(|other| *other != code);
+        self.examined(&others.map(str::to_string).collect())
     }
 }

@@ -1,11 +1,8 @@
 //! `lldpctl -f json0` of nodes: for each network interface the switch and the port that it hears.
 //!
 //! With `-f json` a list of one is its item, `{"value": x}` is `x`, and `{"name": n, …}` is `{n: {…}}` (`json_element_cleanup` in
-//! lldpd's src/client/json_writer.c). Neither form names the node. In this order, the node is:
-//!
-//! 1. the name that `lldpcli -f json0 show chassis` of the same node prints, before or behind it;
-//! 2. the label of the lines, as of pdsh and clush (`node7: {`), or the heading of `clush -b`;
-//! 3. the name of the file up to its first dot.
+//! lldpd's src/client/json_writer.c). Neither form names the node: the label of the lines does, as of pdsh and clush (`node7: {`),
+//! or the name of the file up to its first dot.
 
 use super::super::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use super::{Notes, clean, node_name};
@@ -18,11 +15,7 @@ const MAX_DOCUMENT: usize = 1 << 20;
 const MAX_DOCUMENTS: usize = 1 << 20;
 
 pub fn is_own(line: &str) -> bool {
-    line.contains("\"lldp\":") || is_chassis(line)
-}
-
-fn is_chassis(text: &str) -> bool {
-    text.contains("\"local-chassis\":") && !text.contains("\"lldp\":")
+    line.contains("\"lldp\":")
 }
 
 pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
@@ -56,22 +49,11 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
             let (label, line) = (Shown::word(label, 80), Shown::word(first.trim(), 80));
             notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));
         }
-        let mut pieces: Vec<&str> = starts
-            .iter()
-            .zip(starts.iter().skip(1).copied().chain([body.len()]))
-            .map(|(start, end)| &body[*start..end])
-            .collect();
-        // a chassis behind its neighbours is before them in the other order
-        if !pieces.first().is_some_and(|piece| is_chassis(piece)) {
-            pieces.reverse();
-        }
-        let mut own = Chassis::default();
-        for piece in pieces {
-            let document = document(piece, label, notes);
-            if is_chassis(piece) {
-                own = Chassis::read(first(&first(&document["local-chassis"])["chassis"]));
-            } else if !document.is_null() {
-                node(&document, label, &own, notes, into);
+        let ends = starts.iter().skip(1).copied().chain([body.len()]);
+        for (start, end) in starts.iter().zip(ends) {
+            let document = document(&body[*start..end], label, notes);
+            if !document.is_null() {
+                node(&document, label, notes, into);
             }
         }
     }
@@ -79,21 +61,13 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
 
 fn labelled(text: &str) -> BTreeMap<&str, String> {
     let mut bodies: BTreeMap<&str, String> = BTreeMap::new();
-    let is_rule = |line: &str| line.len() > 2 && line.bytes().all(|byte| byte == b'-');
-    let mut heading = "";
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if is_rule(line) {
-            heading = lines.next().map_or(heading, str::trim);
-            lines.next_if(|line| is_rule(line));
-            continue;
-        }
+    for line in text.lines() {
         // no line of JSON begins with a letter or digit and has a colon
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         let label = line.trim_start().split_once(':');
         let label = label.filter(|(label, _)| !label.is_empty() && label.chars().all(is_letter));
         let label = label.map(|(label, rest)| (label, rest.strip_prefix(' ').unwrap_or(rest)));
-        let (label, line) = label.unwrap_or((heading, line));
+        let (label, line) = label.unwrap_or(("", line));
         let body = bodies.entry(label).or_default();
         body.push_str(line);
         body.push('\n');
@@ -101,7 +75,6 @@ fn labelled(text: &str) -> BTreeMap<&str, String> {
     bodies
 }
 
-/// A document, or null with a note.
 fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     let label = Shown::word(label, 80);
     if piece.len() > MAX_DOCUMENT {
@@ -122,8 +95,6 @@ fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     }
 }
 
-/// The node itself, or a neighbour that an interface hears.
-#[derive(Default)]
 struct Chassis {
     id: String,
     name: String,
@@ -173,15 +144,11 @@ struct Neighbour {
     is_lldp: bool,
 }
 
-fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &mut Cabling) {
+fn node(document: &Value, label: &str, notes: &mut Notes, into: &mut Cabling) {
     // `srun -l` labels lines with a task's number
     let is_task = label.bytes().all(|byte| byte.is_ascii_digit());
     let label = if is_task { "" } else { label };
-    let node = node_name(if own.name.is_empty() {
-        label
-    } else {
-        &own.name
-    });
+    let node = node_name(label);
     if node.is_empty() {
         return notes
             .add("no word says which node this is from: name the file as the node".to_string());
@@ -205,11 +172,9 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
                 port: port(first(&told["port"])),
                 is_lldp: told["via"].as_str().is_none_or(|via| via == "LLDP"),
             };
-            let is_own = node_name(&neighbour.chassis.name) == node
-                || !own.id.is_empty() && neighbour.chassis.id == own.id;
             let heard = interfaces.entry(interface).or_default();
             // a VF hears its PF
-            if !is_own {
+            if node_name(&neighbour.chassis.name) != node {
                 heard.push(neighbour);
             }
         }

@@ -16,7 +16,6 @@ const MAX_NOTES: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     Ibnetdiscover,
-    /// `lldpctl -f json0` or `-f json`
     Lldp,
 }
 

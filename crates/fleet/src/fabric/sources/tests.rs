@@ -18,10 +18,8 @@ fn cabling(text: &str) -> (SourceKind, Cabling) {
 fn shown(cabling: &Cabling, cable: &Cable) -> String {
     let nic = &cable.nic;
     let guid = nic.guid.as_deref().unwrap_or("?");
-    let to = cable
-        .to
-        .as_ref()
-        .map_or("?".to_string(), |to| end(cabling, to));
+    let to = cable.to.as_ref().map(|to| end(cabling, to));
+    let to = to.unwrap_or("?".to_string());
     format!("{} {}:{} {guid} -> {to}", nic.node, nic.nic, nic.port)
 }
 
@@ -30,11 +28,8 @@ fn end(cabling: &Cabling, end: &SwitchPort) -> String {
 }
 
 fn cables(cabling: &Cabling) -> Vec<String> {
-    cabling
-        .cables
-        .iter()
-        .map(|cable| shown(cabling, cable))
-        .collect()
+    let cables = cabling.cables.iter();
+    cables.map(|cable| shown(cabling, cable)).collect()
 }
 
 #[test]
@@ -52,41 +47,22 @@ fn ibnetdiscover_tells_cables_switches_and_trunks() {
         ]
     );
     // the firmware's own description names no node; the switch's aggregation node is no NIC
-    let unnamed: Vec<String> = cabling
-        .unnamed
-        .iter()
-        .map(|cable| shown(&cabling, cable))
-        .collect();
-    assert_eq!(
-        unnamed,
-        [" 0000000a00003001:1 0000000a00003001 -> leaf 1:3"]
-    );
+    let unnamed = cabling.unnamed.iter().map(|cable| shown(&cabling, cable));
+    assert!(unnamed.eq([" 0000000a00003001:1 0000000a00003001 -> leaf 1:3"]));
     assert!(cabling.tells_trunks);
-    let trunks: Vec<_> = cabling
-        .trunks
-        .iter()
-        .map(|(one, other)| (end(&cabling, one), end(&cabling, other)))
-        .collect();
-    let expected = [
-        ("leaf0:7", "spine/S01/U1:1"),
-        ("leaf0:8", "spine/S01/U1:2"),
-        ("leaf 1:7", "spine/S01/U1:3"),
-    ];
-    assert_eq!(
-        trunks,
-        expected.map(|(one, other)| (one.to_string(), other.to_string()))
-    );
-    let switches: Vec<&str> = cabling.switches.keys().map(String::as_str).collect();
-    assert_eq!(
-        switches,
-        ["0000000000900000", "0000000000910000", "0000000000b00000"]
-    );
-    assert_eq!(cabling.notes.len(), 1, "{:?}", cabling.notes);
-    assert!(
-        cabling.notes[0].contains("names no node: 1"),
-        "{:?}",
-        cabling.notes
-    );
+    let trunks = cabling.trunks.iter();
+    let trunks = trunks.map(|(one, other)| [one, other].map(|of| end(&cabling, of)).join(" - "));
+    assert!(trunks.eq([
+        "leaf0:7 - spine/S01/U1:1",
+        "leaf0:8 - spine/S01/U1:2",
+        "leaf 1:7 - spine/S01/U1:3",
+    ]));
+    let switches = ["0000000000900000", "0000000000910000", "0000000000b00000"];
+    assert!(cabling.switches.keys().eq(&switches));
+    let [note] = &cabling.notes[..] else {
+        panic!("{:?}", cabling.notes)
+    };
+    assert!(note.contains("names no node: 1"));
 }
 
 #[test]
@@ -96,10 +72,8 @@ fn groups_and_full_information_tell_the_same_fabric() {
     assert_eq!(cabling(GROUPED), (kind, expected.clone()));
     let mut both = expected.clone();
     read("fabric.txt", GROUPED, &mut both).unwrap();
-    assert_eq!(
-        (&both.cables, &both.trunks),
-        (&expected.cables, &expected.trunks)
-    );
+    assert_eq!(both.cables, expected.cables);
+    assert_eq!(both.trunks, expected.trunks);
 }
 
 #[test]
@@ -107,15 +81,15 @@ fn links_of_routers_and_between_nics_are_left_out() {
     let stanza = "rtguid=0xc00000000\nRt\t2 \"R-0000000c00000000\"\t\t# \"router\"\n[1](c00000001) \t\"S-0000000000b00000\"[5]\t\t\
         # lid 0 lmc 0 \"MF0;spine:CS9500/S01/U1\" lid 3 4xSDR\n";
     let (_, routed) = cabling(stanza);
-    assert!(routed.cables.is_empty() && routed.trunks.is_empty());
-    assert_eq!(routed.notes, ["fabric.txt: links of routers are left out"]);
     let direct = "caguid=0x1\nCa\t1 \"H-1\"\t\t# \"n1 mlx5_0\"\n[1](1) \t\"H-2\"[1](2)\t\t# lid 1 lmc 0 \"n2 mlx5_0\" lid 2 4xEDR\n";
-    let (_, cabling) = cabling(direct);
-    assert!(cabling.cables.is_empty());
-    assert_eq!(
-        cabling.notes,
-        ["fabric.txt: links from NIC to NIC are left out"]
-    );
+    let (_, direct) = cabling(direct);
+    for (found, note) in [
+        (routed, "links of routers"),
+        (direct, "links from NIC to NIC"),
+    ] {
+        assert!(found.cables.is_empty() && found.trunks.is_empty());
+        assert!(found.notes.len() == 1 && found.notes[0].contains(note));
+    }
 }
 
 #[test]
@@ -124,14 +98,12 @@ fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
     let (_, cabling) = cabling(&twin);
     assert_eq!(cabling.cables.len(), 5);
     let notes = cabling.notes.join("\n");
-    assert!(
-        notes.contains("two NICs of different GUIDs are port 1 of `mlx5_0` of node `node1`"),
-        "{notes}"
-    );
-    assert!(
-        notes.contains("line 79 is not understood: `SW 1`, and 1 more lines"),
-        "{notes}"
-    );
+    for part in [
+        "port 1 of `mlx5_0` of node `node1`",
+        "line 79 is not understood: `SW 1`, and 1",
+    ] {
+        assert!(notes.contains(part), "{notes}");
+    }
 }
 
 #[test]
@@ -144,20 +116,12 @@ fn a_node_name_map_renames_no_node() {
 #[test]
 fn switches_of_one_description_are_told_apart() {
     let same = "SwitchIB Mellanox Technologies";
-    let renamed = |text: &str| {
-        text.replace("MF0;leaf0:MQM9700/U1", same)
-            .replace("leaf 1", same)
-    };
     for text in [IBNETDISCOVER, GROUPED] {
-        let (_, told) = cabling(&renamed(text));
-        let names: Vec<&str> = told.switches.values().map(String::as_str).collect();
-        assert_eq!(
-            names[..2],
-            [
-                format!("{same} 0000000000900000"),
-                format!("{same} 0000000000910000")
-            ]
-        );
+        let renamed = text.replace("MF0;leaf0:MQM9700/U1", same);
+        let (_, told) = cabling(&renamed.replace("leaf 1", same));
+        let names = told.switches.values().take(2);
+        let guids = ["0000000000900000", "0000000000910000"];
+        assert!(names.eq(&guids.map(|guid| format!("{same} {guid}"))));
         assert_eq!(told.cables, cabling(text).1.cables);
     }
 }
@@ -176,11 +140,7 @@ fn a_text_of_no_known_format_is_named() {
     ] {
         let mut cabling = Cabling::default();
         let why = read("a\u{1b}b", text, &mut cabling).unwrap_err();
-        assert!(
-            why.starts_with("`a\\u{1b}b` is no text of `ibnetdiscover`"),
-            "{why}"
-        );
-        assert!(why.ends_with("run plain `ibnetdiscover`"), "{why}");
+        assert!(why.starts_with("`a\\u{1b}b` is no text"), "{why}");
         assert_eq!(cabling, Cabling::default());
     }
 }

@@ -1,39 +1,36 @@
 //! Rails by cable with the nodes' reports: their names of NICs, what they hear, and what the audit makes of it.
 
+use super::{end, lines, only_fault};
 use crate::audit::Audit;
 use crate::audit::kinds::Difference;
 use crate::audit::report::{NeighbourReport, Report};
 use crate::fabric::RailReach;
-use crate::fabric::cabling::{Cable, Cabling, NicPort, SwitchPort};
+use crate::fabric::cabling::{Cable, Cabling, NicPort};
 use crate::fabric::faults::FaultKind;
 use crate::fabric::names::{NameBook, NodeNames};
-
 use crate::fabric::rails::{FabricRails, positions};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A report of a node whose GPUs use four of its five NICs.
 fn report(node: &str) -> Report {
-    let nics: Vec<String> = (0..5)
-        .map(|nic| {
-            format!(
-                r#"{{"name":"mlx5_{nic}","kind":"verbs","address":"0000:{nic}1:00.0","model":null,"numa_node":0,"link":null,
-                "nearest":"PIX","ports":[{{"number":1,"state":"active","rate_mbps":400000,"link_layer":"Ethernet",
-                "interface":"eth{nic}","guid":"0000:0000:{node}:000{nic}"}}]}}"#
-            )
-        })
-        .collect();
-    let gpus = (0..4).map(|gpu| {
-        format!(
-            r#"{{"address":null,"model":null,"numa_node":0,"link":null,"nics":["mlx5_{gpu}:1"]}}"#
-        )
-    });
-    let text = format!(
-        r#"{{"format":"nic-placement check","version":2,"host":"n{node}","machine":"m","source":"s","fail":0,
-        "findings":[],"processor":null,"numa_nodes":[],"gpus":[{}],"nics":[{}]}}"#,
-        gpus.collect::<Vec<_>>().join(","),
-        nics.join(",")
-    );
-    Report::from_json(text.as_bytes()).unwrap()
+    let nic = |nic: usize| {
+        let port = json!({"number": 1, "state": "active", "rate_mbps": 400000,
+            "link_layer": "Ethernet", "interface": format!("eth{nic}"),
+            "guid": format!("0000:0000:{node}:000{nic}")});
+        json!({"name": format!("mlx5_{nic}"), "kind": "verbs",
+            "address": format!("0000:{nic}1:00.0"), "numa_node": 0, "nearest": "PIX",
+            "model": null, "link": null, "ports": [port]})
+    };
+    let gpu = |gpu: usize| {
+        let nics = [format!("mlx5_{gpu}:1")];
+        json!({"address": null, "model": null, "numa_node": 0, "link": null, "nics": nics})
+    };
+    let (gpus, nics): (Vec<_>, Vec<_>) = ((0..4).map(gpu).collect(), (0..5).map(nic).collect());
+    let report = json!({"format": "nic-placement check", "version": 2,
+        "host": format!("n{node}"), "machine": "m", "source": "s", "fail": 0, "findings": [],
+        "processor": null, "numa_nodes": [], "gpus": gpus, "nics": nics});
+    Report::from_json(report.to_string().as_bytes()).unwrap()
 }
 
 const NODES: [&str; 3] = ["0001", "0002", "0003"];
@@ -47,15 +44,12 @@ fn hearing() -> [Report; 3] {
                 0 | 1 if node == "0003" => 1 - nic,
                 nic => nic,
             };
-            let (switch, id) = (format!("leaf{leaf}"), format!("02:00:00:00:00:0{leaf}"));
-            (
-                format!("eth{nic}"),
-                NeighbourReport {
-                    switch,
-                    id,
-                    port: format!("swp{node}"),
-                },
-            )
+            let neighbour = NeighbourReport {
+                switch: format!("leaf{leaf}"),
+                id: format!("02:00:00:00:00:0{leaf}"),
+                port: format!("swp{node}"),
+            };
+            (format!("eth{nic}"), neighbour)
         });
         report.hear(&heard.collect());
         report
@@ -64,9 +58,9 @@ fn hearing() -> [Report; 3] {
 
 fn book(reports: &[Report]) -> NameBook {
     let mut book = NameBook::default();
-    reports
-        .iter()
-        .for_each(|report| book.add(NodeNames::of(report).unwrap()).unwrap());
+    for report in reports {
+        book.add(NodeNames::of(report).unwrap()).unwrap();
+    }
     book
 }
 
@@ -75,45 +69,29 @@ fn what_the_nodes_hear_is_a_fabric_without_any_file() {
     let book = book(&hearing());
     assert!(book.nodes.values().all(NodeNames::has_neighbours));
     let found = FabricRails::of(&Cabling::default(), &book.nodes);
-    let [fault] = found.faults.as_slice() else {
-        panic!("{:#?}", found.faults)
-    };
-    assert_eq!(
-        (fault.kind, fault.cables[0].on.as_deref()),
-        (FaultKind::Exchanged, Some("leaf1"))
-    );
+    let fault = only_fault(&found);
+    let on = fault.cables[0].on.as_deref();
+    assert_eq!((fault.kind, on), (FaultKind::Exchanged, Some("leaf1")));
     assert_eq!((found.rails.len(), &found.reach), (4, &RailReach::NotKnown));
-    assert_eq!(
-        found.lines[0].line,
-        "NodeName=n0003 rails=mlx5_1,mlx5_0,mlx5_2,mlx5_3"
-    );
-    assert_eq!(
-        found.nodes[0].nics[2].switch_port.as_deref(),
-        Some("swp0001")
-    );
+    let line = "NodeName=n0003 rails=mlx5_1,mlx5_0,mlx5_2,mlx5_3";
+    assert_eq!(lines(&found)[0], line);
+    let port = found.nodes[0].nics[2].switch_port.as_deref();
+    assert_eq!(port, Some("swp0001"));
 }
 
 #[test]
 fn the_audit_names_the_node_whose_nics_are_on_other_rails_than_its_kinds() {
     let (mut audit, reports) = (Audit::default(), hearing());
-    reports
-        .iter()
-        .for_each(|report| audit.add_report(report).unwrap());
+    for report in &reports {
+        audit.add_report(report).unwrap();
+    }
     let book = book(&reports);
     let found = FabricRails::of(&Cabling::default(), &book.nodes);
-    positions(&found, &book)
-        .iter()
-        .for_each(|(node, facts)| audit.extend(node, facts).unwrap());
-    audit
-        .extend(
-            "unknown",
-            &[(
-                "0000:01:00.0".into(),
-                "port 1 rail by cable".into(),
-                "7".into(),
-            )],
-        )
-        .unwrap();
+    for (node, facts) in &positions(&found, &book) {
+        audit.extend(node, facts).unwrap();
+    }
+    let rail = ["0000:01:00.0", "port 1 rail by cable", "7"].map(str::to_string);
+    audit.extend("unknown", &[rail.into()]).unwrap();
     let audited = audit.finish();
     let [group] = audited.kinds[0].differing.as_slice() else {
         panic!("{audited:#?}")
@@ -121,35 +99,30 @@ fn the_audit_names_the_node_whose_nics_are_on_other_rails_than_its_kinds() {
     let told = |of: &Difference| format!("{} {} {:?} {:?}", of.subject, of.what, of.here, of.kind);
     let told: Vec<String> = group.differences.iter().map(told).collect();
     assert_eq!((group.nodes.as_str(), told.len()), ("n0003", 2), "{told:?}");
-    assert_eq!(
-        told[0],
-        "mlx5_0 (0000:01:00.0) port 1 rail by cable Some(\"1\") Some(\"0\")"
-    );
+    let wanted = "mlx5_0 (0000:01:00.0) port 1 rail by cable Some(\"1\") Some(\"0\")";
+    assert_eq!(told[0], wanted);
+}
+
+fn cable(node: &str, nic: &str, guid: Option<String>, leaf: usize) -> Cable {
+    let nic = NicPort {
+        node: node.into(),
+        nic: nic.into(),
+        port: 1,
+        guid,
+    };
+    let to = Some(end(&format!("leaf{leaf}"), 1));
+    Cable { nic, to }
 }
 
 #[test]
 fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
     let guid = Some("0000000000010002".to_string());
-    let nic = NicPort {
-        node: String::new(),
-        nic: "ConnectX7".into(),
-        port: 1,
-        guid,
-    };
-    let to = Some(SwitchPort {
-        switch: "leaf2".into(),
-        port: "1".into(),
-    });
+    let cable = cable("", "ConnectX7", guid, 2);
     let mut cabling = Cabling::default();
-    cabling.unnamed.insert(Cable { nic, to });
+    cabling.unnamed.insert(cable);
     let found = FabricRails::of(&cabling, &book(&[report("0001")]).nodes);
-    assert_eq!(
-        (
-            found.nodes[0].node.as_str(),
-            found.nodes[0].nics[0].nic.as_str()
-        ),
-        ("n0001", "mlx5_2")
-    );
+    let nic = (&*found.nodes[0].node, &*found.nodes[0].nics[0].nic);
+    assert_eq!(nic, ("n0001", "mlx5_2"));
     assert_eq!(found.notes, [""; 0]);
     assert!(FabricRails::of(&cabling, &BTreeMap::new()).nodes.is_empty());
 }
@@ -168,25 +141,13 @@ fn names_of_a_source_that_no_report_knows_are_compared_all_the_same() {
     let mut cabling = Cabling::default();
     for node in NODES {
         for nic in 0..4 {
-            let nic_port = NicPort {
-                node: format!("n{node}"),
-                nic: format!("slave{nic}"),
-                port: 1,
-                guid: None,
-            };
-            let to = Some(SwitchPort {
-                switch: format!("leaf{nic}"),
-                port: "1".into(),
-            });
-            cabling.cables.insert(Cable { nic: nic_port, to });
+            let cable = cable(&format!("n{node}"), &format!("slave{nic}"), None, nic);
+            cabling.cables.insert(cable);
         }
     }
     let found = FabricRails::of(&cabling, &book(&NODES.map(report)).nodes);
-    assert_eq!(
-        (found.rails.len(), found.faults.len(), found.notes.len()),
-        (4, 0, 0),
-        "{found:#?}"
-    );
+    let counts = (found.rails.len(), found.faults.len(), found.notes.len());
+    assert_eq!(counts, (4, 0, 0), "{found:#?}");
 }
 
 #[test]
@@ -204,45 +165,25 @@ fn reports_name_nics_by_interface_and_guid_and_tell_rails_from_nics_for_storage(
     let mut cabling = Cabling::default();
     for node in NODES {
         for nic in 0..5 {
-            let to = Some(SwitchPort {
-                switch: format!("leaf{nic}"),
-                port: node.into(),
-            });
-            let (called, guid) = match node {
-                "0001" => (format!("eth{nic}"), None),
-                "0002" => (
-                    format!("HCA-{}", nic + 1),
-                    Some(format!("000000000002000{nic}")),
-                ),
-                _ => (format!("mlx5_{nic}"), None),
+            let called = match node {
+                "0001" => format!("eth{nic}"),
+                "0002" => format!("HCA-{}", nic + 1),
+                _ => format!("mlx5_{nic}"),
             };
+            let guid = (node == "0002").then(|| format!("000000000002000{nic}"));
             // the description of one NIC is another node's
-            let said = if node == "0002" && nic == 3 {
-                "n0009".into()
-            } else {
-                format!("n{node}")
+            let said = match (node, nic) {
+                ("0002", 3) => "n0009".to_string(),
+                _ => format!("n{node}"),
             };
-            let nic = NicPort {
-                node: said,
-                nic: called,
-                port: 1,
-                guid,
-            };
-            cabling.cables.insert(Cable { nic, to });
+            let cable = cable(&said, &called, guid, nic);
+            cabling.cables.insert(cable);
         }
     }
     let found = FabricRails::of(&cabling, &reports);
     assert_eq!(found.rails.len(), 4, "mlx5_4 is no GPU's: {found:#?}");
-    assert!(
-        found
-            .nodes
-            .iter()
-            .all(|node| node.nics.iter().all(|nic| nic.nic.starts_with("mlx5_")))
-    );
+    let mut nics = found.nodes.iter().flat_map(|node| &node.nics);
+    assert!(nics.all(|nic| nic.nic.starts_with("mlx5_")));
     assert_eq!(found.nodes.len(), 3);
-    assert!(
-        found.notes[0].contains("says that it is of n0009"),
-        "{:?}",
-        found.notes
-    );
+    assert!(found.notes[0].contains("it is of n0009"));
 }

@@ -37,7 +37,6 @@ fn library(object: &Object, version: u32) -> Option<usize> {
     (object.os_types(version).gpu && is_gpu).then_some(found)
 }
 
-/// The vendor, if this function is a GPU for computing: discovery's rule.
 fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let vendor = GpuVendor::from_pci(function.vendor?)?;
     let class = function.class? >> 8;
@@ -52,7 +51,6 @@ fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
 
 pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
-    // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();
     let mut homeless: Vec<&str> = Vec::new();
     for object in file.of("OSDev") {
@@ -172,7 +170,6 @@ fn amd_uuid(text: &str) -> Option<String> {
     Some(format!("GPU-{number:016x}"))
 }
 
-/// Removes a value from all GPUs that share it.
 fn once(
     to: &mut Imported,
     what: &str,

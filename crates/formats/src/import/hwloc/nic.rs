@@ -42,7 +42,6 @@ impl<'o> Card<'o> {
         }
     }
 
-    /// By their names; `None` for one that no library's variable could hold.
     fn nics(&self, function: Option<&PciFunction>) -> Vec<(&'o str, Option<Nic>)> {
         let netdevs: BTreeSet<&str> = self
             .interfaces
@@ -197,7 +196,6 @@ fn guid(text: Option<&str>) -> Option<String> {
     (well_formed && says_something(text)).then(|| text.to_string())
 }
 
-/// True for a GUID that is not all zeros.
 fn says_something(guid: &str) -> bool {
     guid.contains(|letter| !matches!(letter, '0' | ':'))
 }

@@ -45,7 +45,6 @@ impl OsTypes {
 }
 
 pub(super) struct Object<'d> {
-    /// its place among the objects
     pub index: usize,
     /// its `type` (`hwloc_obj_type_t`)
     pub kind: &'d str,
@@ -54,7 +53,6 @@ pub(super) struct Object<'d> {
 }
 
 impl<'d> Object<'d> {
-    /// An attribute that is not empty.
     pub fn attribute(&self, name: &str) -> Option<&'d str> {
         self.element
             .attribute(name)
@@ -83,7 +81,6 @@ impl<'d> Object<'d> {
             .row
     }
 
-    /// The kernel's number of this object.
     pub fn os_index(&self) -> Result<Option<u32>> {
         let Some(text) = self.attribute("os_index") else {
             return Ok(None);
@@ -200,13 +197,11 @@ impl<'d> Objects<'d> {
             .filter(move |object| object.kind == kind)
     }
 
-    /// The objects around `index`, nearest first.
     pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         let parent = |index: usize| self.objects[index].parent;
         std::iter::successors(parent(index), move |&above| parent(above))
     }
 
-    /// The nearest object of `kind` around `index`.
     pub fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
         self.ancestors(index)
             .find(|&above| self.objects[above].kind == kind)

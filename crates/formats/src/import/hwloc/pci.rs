@@ -8,7 +8,6 @@ use nic_placement_core::topology::{
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// All PCI functions of the file by their place in it.
 pub struct Bus<'f> {
     pub file: &'f Objects<'f>,
     functions: BTreeMap<usize, PciFunction>,
@@ -57,7 +56,6 @@ impl<'f> Bus<'f> {
         self.functions.get(&index)
     }
 
-    /// The PCI device that an OS device belongs to.
     pub fn device_of(&self, os_device: usize) -> Option<usize> {
         self.file.above(os_device, "PCIDev")
     }
@@ -160,7 +158,6 @@ impl<'f> Bus<'f> {
         })
     }
 
-    /// CPUs of the innermost object around a device that is no I/O object.
     fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];

@@ -17,7 +17,6 @@ pub struct Affinity {
     pub cpus: Option<CpuSet>,
     /// the NUMA node of its CPUs, then memory-only nodes
     nodes: NodeSet,
-    /// nodes that are its own memory
     memory: NodeSet,
 }
 
@@ -108,7 +107,6 @@ pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
     affinities
 }
 
-/// The values of a row, or why they are not known.
 fn of_row(row: &MatrixRow, titles: &[Title]) -> Result<Affinity, String> {
     let said = row.rest.join(" ");
     // `0-55,112-167 0N/A`: no number ends in `N/A`

@@ -1,4 +1,4 @@
-//! Reads the output of `rocm-smi --showtopo` and `amd-smi topology`, as text or as JSON.
+//! Reads the output of `rocm-smi --showtopo` and `amd-smi topology`.
 //!
 //! They name GPUs and the links between them, no NICs, and no CPUs.  rocm-smi counts GPUs and tells their NUMA nodes; amd-smi
 //! tells their addresses.  Both count GPUs alike (amdsmi, src/amd_smi/amd_smi_system.cc, goes through rocm-smi's indices), so one
@@ -6,15 +6,12 @@
 
 use super::affinity::MAX_NODE;
 use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, links, listed, text};
-use crate::import::{Imported, Result, numa_node, shown};
+use crate::import::{Imported, Result, numa_node};
 use nic_placement_core::topology::{
     CpuSet, Gpu, GpuVendor, PciAddress, PciFunction, Provenance, Topology,
 };
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most bytes of JSON: amd-smi writes 300 for each pair of GPUs.
-const MAX_JSON: usize = 4 * 1024 * 1024;
 /// The subject of a line about a GPU's NUMA node (rocm_smi_lib, python_smi_tools/rocm_smi.py, `showNumaTopology`).
 const NUMA: &str = "(Topology) Numa ";
 
@@ -32,19 +29,16 @@ struct AmdGpus {
 
 /// True for the output of one of AMD's tools.  The first 4 KiB are enough.
 pub(crate) fn is_one(text: &str) -> bool {
-    let words: &[&str] = match text.trim_start().chars().next() {
-        Some('{') => &["\"(Topology) "],
-        Some('[') => &["\"links\":", "\"link_accessibility\":"],
-        _ => &[
-            NUMA,
-            " between two GPUs ",
-            "ACCESS TABLE:",
-            "WEIGHT TABLE:",
-            "HOPS TABLE:",
-            "LINK TYPE TABLE:",
-        ],
-    };
-    words.iter().any(|word| text.contains(word))
+    [
+        NUMA,
+        " between two GPUs ",
+        "ACCESS TABLE:",
+        "WEIGHT TABLE:",
+        "HOPS TABLE:",
+        "LINK TYPE TABLE:",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
 }
 
 pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<Imported> {
@@ -55,15 +49,11 @@ pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<I
             "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`",
         ));
     }
-    let gpus = if text.trim_start().starts_with(['{', '[']) {
-        of_json(text)?
-    } else {
-        let lines = text::lines(text)?;
-        if nics.is_empty() {
-            nics = links::read(&lines)?;
-        }
-        of_text(&lines)
-    };
+    let lines = text::lines(text)?;
+    if nics.is_empty() {
+        nics = links::read(&lines)?;
+    }
+    let gpus = of_text(&lines);
     let tool = if gpus.is_amd_smi {
         "amd-smi topology"
     } else {
@@ -95,7 +85,7 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     };
     if all.is_empty() {
         return bad(format!(
-            "no GPU in the output of {tool}: expected its whole text, or that of `--json`"
+            "no GPU in the output of {tool}: expected its whole text"
         ));
     }
     // where amd-smi was asked for some GPUs, rocm-smi's indices are not theirs
@@ -183,58 +173,6 @@ fn of_text(lines: &[text::TextLine]) -> AmdGpus {
     gpus
 }
 
-fn of_json(text: &str) -> Result<AmdGpus> {
-    if text.len() > MAX_JSON {
-        return Err(BadText::new(
-            0,
-            format!("JSON of more than {MAX_JSON} bytes"),
-        ));
-    }
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        BadText::new(
-            error.line() as u32,
-            format!("not well-formed JSON: {}", shown(&error.to_string())),
-        )
-    })?;
-    let mut gpus = AmdGpus {
-        is_amd_smi: value.is_array(),
-        ..AmdGpus::default()
-    };
-    for gpu in value.as_array().into_iter().flatten() {
-        let index = gpu["gpu"].as_u64();
-        gpus.indices
-            .extend(index.and_then(|index| u32::try_from(index).ok()));
-        // releases before ROCm 6.1.1 write no address
-        let address = gpu["bdf"]
-            .as_str()
-            .and_then(|bdf| bdf.parse::<PciAddress>().ok());
-        gpus.addresses.extend(address);
-    }
-    for (name, facts) in value.as_object().into_iter().flatten() {
-        let index = name.strip_prefix("card").and_then(first_number);
-        gpus.indices.extend(index);
-        for (key, fact) in facts.as_object().into_iter().flatten() {
-            // `(Topology) Link type between DRM devices 0 and 1`, under `system`
-            if let Some((a, b)) = key
-                .split_once("DRM devices ")
-                .map_or("", |(_, pair)| pair)
-                .split_once(" and ")
-            {
-                gpus.indices.extend(
-                    [a, b]
-                        .iter()
-                        .filter_map(|number| number.parse::<u32>().ok()),
-                );
-            }
-            let title = key.strip_prefix(NUMA);
-            if let (Some(index), Some(title), Some(value)) = (index, title, fact.as_str()) {
-                gpus.add_node(index, title, value);
-            }
-        }
-    }
-    Ok(gpus)
-}
-
 impl AmdGpus {
     fn add_node(&mut self, index: u32, title: &str, value: &str) {
         self.indices.insert(index);
@@ -250,7 +188,6 @@ impl AmdGpus {
     }
 }
 
-/// The number at the start of `text`, behind a bracket or blanks.
 fn first_number(text: &str) -> Option<u32> {
     text.trim_start_matches(['[', ' ', '\t'])
         .split(|c: char| !c.is_ascii_digit())

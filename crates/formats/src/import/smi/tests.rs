@@ -29,15 +29,9 @@ NIC Legend:
 fn load(text: &str) -> (Topology, Vec<String>) {
     let (topology, diagnostics) = read(text, Provenance::File("test".to_string()))
         .unwrap_or_else(|bad| panic!("{bad}\n{text}"));
-    let usual = |finding: &String| !finding.contains("lists NICs, not the states");
-    (
-        topology,
-        diagnostics
-            .iter()
-            .map(Diagnostic::to_string)
-            .filter(usual)
-            .collect(),
-    )
+    let said = diagnostics.iter().map(Diagnostic::to_string);
+    let is_usual = |said: &String| said.contains("lists NICs, not the states");
+    (topology, said.filter(|said| !is_usual(said)).collect())
 }
 
 fn refusal(text: &str) -> String {
@@ -54,18 +48,18 @@ fn paths_of(topology: &Topology) -> String {
             let kind = topology.stated_paths[&(gpu.address, nic.address.unwrap())];
             format!("{}={kind}", nic.name)
         });
-        format!(
-            "{}: {}",
-            gpu.address.bus,
-            nics.collect::<Vec<_>>().join(" ")
-        )
+        let nics: Vec<String> = nics.collect();
+        format!("{}: {}", gpu.address.bus, nics.join(" "))
     };
-    topology
-        .gpus
-        .iter()
-        .map(of_gpu)
-        .collect::<Vec<_>>()
-        .join("; ")
+    let gpus: Vec<String> = topology.gpus.iter().map(of_gpu).collect();
+    gpus.join("; ")
+}
+
+/// `0: 0-3; 1: …`: NUMA nodes with their CPUs.
+fn nodes_of(topology: &Topology) -> String {
+    let nodes = topology.numa_nodes.iter();
+    let nodes = nodes.map(|node| format!("{}: {}", node.os_index, node.cpus));
+    nodes.collect::<Vec<_>>().join("; ")
 }
 
 const PLAIN_PATHS: &str = "0: mlx5_4=PIX ibp9s0=SYS; 1: mlx5_4=SYS ibp9s0=NODE";
@@ -79,35 +73,12 @@ fn a_plain_matrix_says_who_is_near_to_whom_and_where() {
     let (topology, findings) = load(PLAIN);
     assert_eq!(findings, [""; 0]);
     assert_eq!(paths_of(&topology), PLAIN_PATHS);
-    let nodes: Vec<(u32, &CpuSet)> = topology
-        .numa_nodes
-        .iter()
-        .map(|node| (node.os_index, &node.cpus))
-        .collect();
-    assert_eq!(nodes, [(0, &set("0-7,16-23")), (1, &set("8-15,24-31"))]);
-    let node = |address: Option<PciAddress>| topology.numa_node_of(address.unwrap());
-    assert_eq!(
-        topology
-            .gpus
-            .iter()
-            .map(|gpu| node(Some(gpu.address)))
-            .collect::<Vec<_>>(),
-        [Some(0), Some(1)]
-    );
-    assert_eq!(
-        topology
-            .nics
-            .iter()
-            .map(|nic| node(nic.address))
-            .collect::<Vec<_>>(),
-        [Some(0), Some(1)]
-    );
-    assert!(
-        topology
-            .gpus
-            .iter()
-            .all(|gpu| gpu.address.is_invented() && gpu.vendor == GpuVendor::Nvidia)
-    );
+    assert_eq!(nodes_of(&topology), "0: 0-7,16-23; 1: 8-15,24-31");
+    for (place, (gpu, nic)) in topology.gpus.iter().zip(&topology.nics).enumerate() {
+        let nodes = [gpu.address, nic.address.unwrap()].map(|at| topology.numa_node_of(at));
+        assert_eq!(nodes, [Some(place as u32); 2]);
+        assert!(gpu.address.is_invented() && gpu.vendor == GpuVendor::Nvidia);
+    }
     let port = Port::new(1, PortState::Active, LinkLayer::Unknown, None);
     assert!(topology.nics.iter().all(|nic| nic.ports == [port.clone()]));
     assert!(!"10000:e1:00.0".parse::<PciAddress>().unwrap().is_invented());
@@ -140,42 +111,35 @@ NIC1: ibp9s0
         topology.numa_node_of(topology.nics[1].address.unwrap()),
         Some(1)
     );
-    assert_eq!(
-        findings,
-        [
-            "`header`: neither GPUs of NVIDIA nor NICs, so left out: `PPU0`",
-            "`rows`: kinds of path that nvidia-smi does not have: `ICN2`, `MX`: another vendor's GPUs, taken for used \
-             like NVIDIA's",
-        ]
-    );
+    assert_eq!(findings.len(), 2);
+    assert!(findings[0].starts_with("`header`: ") && findings[0].ends_with("left out: `PPU0`"));
+    assert!(findings[1].starts_with("`rows`: ") && findings[1].contains("`ICN2`, `MX`: "));
     let (topology, findings) = load(&text.replace("GPU", "DCU"));
     assert_eq!((topology.gpus.len(), topology.nics.len()), (0, 2));
-    assert!(
-        findings[0].ends_with("left out: `DCU0`, `PPU0`, `DCU1`"),
-        "{findings:?}"
-    );
+    assert!(findings[0].ends_with("left out: `DCU0`, `PPU0`, `DCU1`"));
 }
 
 #[test]
 fn names_that_udev_gives_tell_the_link_layer() {
     let layers = |first: &str, second: &str| {
         let (topology, _) = load(&PLAIN.replace("mlx5_4", first).replace("ibp9s0", second));
-        [
-            topology.nics[0].ports[0].link_layer,
-            topology.nics[1].ports[0].link_layer,
-        ]
+        [0, 1].map(|nic| topology.nics[nic].ports[0].link_layer)
     };
-    let (ib, ethernet, unknown) = (
-        LinkLayer::InfiniBand,
-        LinkLayer::Ethernet,
-        LinkLayer::Unknown,
-    );
-    assert_eq!(layers("ibP6p3s0", "rocep193s0f0v0S99"), [ib, ethernet]);
-    assert_eq!(layers("ibs4f1", "roceo3"), [ib, ethernet]);
-    assert_eq!(layers("ibx525400c0fe123455", "iwp3s0"), [ib, ethernet]);
+    for (first, second) in [
+        ("ibP6p3s0", "rocep193s0f0v0S99"),
+        ("ibs4f1", "roceo3"),
+        ("ibx525400c0fe123455", "iwp3s0"),
+    ] {
+        let known = [LinkLayer::InfiniBand, LinkLayer::Ethernet];
+        assert_eq!(layers(first, second), known);
+    }
     // an unknown link layer beside known ones would count as a third
     for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
-        assert_eq!(layers("ibp3s0", kernels), [unknown; 2], "{kernels}");
+        assert_eq!(
+            layers("ibp3s0", kernels),
+            [LinkLayer::Unknown; 2],
+            "{kernels}"
+        );
     }
 }
 
@@ -190,29 +154,28 @@ fn invented_addresses_relate_no_two_devices() {
             ..function
         });
     }
-    let addresses = topology
-        .pci
-        .iter()
-        .map(|function| function.address)
-        .collect::<Vec<_>>();
+    let addresses = topology.pci.iter().map(|function| function.address);
+    let addresses: Vec<PciAddress> = addresses.collect();
     for (at, &a) in addresses.iter().enumerate() {
-        assert!(
-            addresses[at + 1..]
-                .iter()
-                .all(|&b| topology.path_type(a, b) == PathType::Sys)
-        );
+        for &b in &addresses[at + 1..] {
+            assert_eq!(topology.path_type(a, b), PathType::Sys);
+        }
     }
 }
 
 #[test]
 fn a_matrix_without_nics_and_one_without_gpus_load() {
-    let (topology, _) = load("GPU0 GPU1 CPU Affinity\nGPU0 X NV4 0-3\nGPU1 NV4 X 0-3");
-    assert_eq!((topology.gpus.len(), topology.nics.len()), (2, 0));
-    let (topology, findings) = load("mlx5_0 mlx5_1\nmlx5_0 X PIX\nmlx5_1 PIX X");
-    assert_eq!(
-        (topology.gpus.len(), topology.nics.len(), findings.len()),
-        (0, 2, 0)
-    );
+    for (text, gpus, nics) in [
+        (
+            "GPU0 GPU1 CPU Affinity\nGPU0 X NV4 0-3\nGPU1 NV4 X 0-3\n",
+            2,
+            0,
+        ),
+        ("mlx5_0 mlx5_1\nmlx5_0 X PIX\nmlx5_1 PIX X\n", 0, 2),
+    ] {
+        let (topology, _) = load(text);
+        assert_eq!((topology.gpus.len(), topology.nics.len()), (gpus, nics));
+    }
 }
 
 #[test]
@@ -221,22 +184,11 @@ fn old_words_and_every_family_of_names_are_known() {
     let cells = "PIX PXB PHB SOC SYS NODE SOC SOC SOC SOC";
     let (topology, findings) = load(&format!("GPU0 {names} CPU Affinity\nGPU0 X {cells} N/A"));
     assert_eq!(findings, [""; 0]);
-    assert_eq!(
-        topology
-            .nics
-            .iter()
-            .map(|nic| nic.name.as_str())
-            .collect::<Vec<_>>()
-            .join(" "),
-        names
-    );
-    let kinds = topology
-        .stated_paths
-        .values()
-        .map(|kind| kind.to_string())
-        .collect::<Vec<_>>()
-        .join(" ");
-    assert_eq!(kinds, cells.replace("SOC", "SYS"));
+    let read = topology.nics.iter().map(|nic| nic.name.as_str());
+    assert!(read.eq(names.split(' ')));
+    let kinds = topology.stated_paths.values().map(ToString::to_string);
+    let kinds: Vec<String> = kinds.collect();
+    assert_eq!(kinds.join(" "), cells.replace("SOC", "SYS"));
 }
 
 #[test]
@@ -244,110 +196,82 @@ fn memory_of_gpus_is_a_node_without_cpus() {
     let (topology, _) = load(
         "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV18 0-71 0,2-3 4\nGPU1 NV18 X 72-143 1 12\n",
     );
-    let nodes: Vec<String> = topology
-        .numa_nodes
-        .iter()
-        .map(|node| format!("{}:{}", node.os_index, node.cpus))
-        .collect();
-    assert_eq!(nodes, ["0:0-71", "1:72-143", "2:", "3:", "4:", "12:"]);
+    assert_eq!(
+        nodes_of(&topology),
+        "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: "
+    );
 }
 
-/// `(the oddity, the text, the diagnostic's words)`; the paths must be those of [`PLAIN`].
+/// A part of [`PLAIN`], what stands in its place, and a part of what is said of it.
+const REPAIRED: &str = "
+NIC0\tNIC1\tCPU => NIC0NIC1CPU =>
+PIX\tSYS\t0-7 => PIXSYS0-7 =>
+NIC0\tPIX\tSYS\t X  => NIC0\tPIX\t X  =>
+NIC0\tPIX\tSYS\t X \tSYS\t\t\t\t\\n =>  =>
+0-7,16-23\t0\t\tN/A => 0-7,16-23\tzero\tN/A => values touch or are missing
+0-7,16-23\t0\t\tN/A => 0-7,16-23\t0N/A =>
+0-7,16-23\t0 => 0,2,4,6,8,10\t0 => beginning of a longer list
+ibp9s0 => ibp9s0  -> ens9 10.0.0.1/24 =>";
+
+/// The three parts of a row of `REPAIRED` or `REFUSED`.
+fn row(line: &str) -> [String; 3] {
+    let parts = line
+        .split(" =>")
+        .map(|part| part.strip_prefix(' ').unwrap_or(part));
+    let parts: Vec<String> = parts.map(|part| part.replace("\\n", "\n")).collect();
+    parts.try_into().unwrap_or_else(|_| panic!("{line}"))
+}
+
 #[test]
 fn what_is_unambiguous_is_repaired_and_named() {
-    let without = |part: &str| PLAIN.replace(part, "");
-    let cases: [(String, &str); 13] = [
-        (
-            format!(
-                "\u{1b}[4m{}",
-                PLAIN.replacen("\tGPU NUMA ID", "\tGPU NUMA ID\u{1b}[0m", 1)
-            ),
-            "",
-        ),
+    let lines = |form: &dyn Fn(&str) -> String| PLAIN.lines().map(form).collect::<String>();
+    let twice = format!("{PLAIN}\nGPU0 GPU1 NIC0\nGPU0 X SYS SYS\nNIC0: mlx5_9");
+    let title = "\tGPU NUMA ID";
+    let ansi = PLAIN.replacen(title, &format!("{title}\u{1b}[0m"), 1);
+    let mut cases = vec![
+        (format!("\u{1b}[4m{ansi}"), String::new()),
         (
             format!("$ nvidia-smi topo -m\n```\n{PLAIN}```\nMon 1 Jan\n"),
-            "",
+            String::new(),
         ),
         (
-            PLAIN
-                .lines()
-                .map(|line| format!("> [host7] 12:30:01.5 {line}\r\n"))
-                .collect(),
-            "",
+            lines(&|line| format!("> [host7] 12:30:01.5 {line}\r\n")),
+            String::new(),
         ),
         (
-            PLAIN
-                .lines()
-                .map(|line| format!("  3: {}\n", line.replace('\t', "     ")))
-                .collect(),
-            "",
+            lines(&|line| format!("  3: {}\n", line.replace('\t', "     "))),
+            String::new(),
         ),
-        (
-            PLAIN
-                .replace("NIC0\tNIC1\tCPU", "NIC0NIC1CPU")
-                .replace("AffinityNUMA", "Affinity\tNUMA"),
-            "",
-        ),
-        (PLAIN.replace("PIX\tSYS\t0-7", "PIXSYS0-7"), ""),
-        (PLAIN.replace("NIC0\tPIX\tSYS\t X ", "NIC0\tPIX\t X "), ""),
-        (without("NIC0\tPIX\tSYS\t X \tSYS\t\t\t\t\n"), ""),
-        (
-            PLAIN.replace("0-7,16-23\t0\t\tN/A", "0-7,16-23\tzero\tN/A"),
-            "values touch or are missing, so none is used",
-        ),
-        (PLAIN.replace("0-7,16-23\t0\t\tN/A", "0-7,16-23\t0N/A"), ""),
-        (
-            PLAIN.replace("0-7,16-23\t0", "0,2,4,6,8,10\t0"),
-            "may be the beginning of a longer list",
-        ),
-        (PLAIN.replace("ibp9s0", "ibp9s0  -> ens9 10.0.0.1/24"), ""),
-        (
-            format!("{PLAIN}\nGPU0 GPU1 NIC0\nGPU0 X SYS SYS\nNIC0: mlx5_9"),
-            "one more matrix begins in line 17",
-        ),
+        (twice, "begins in line 17".to_string()),
     ];
+    for [from, to, said] in REPAIRED.lines().skip(1).map(row) {
+        assert!(PLAIN.contains(&from), "{from}");
+        cases.push((PLAIN.replace(&from, &to), said));
+    }
     for (text, said) in cases {
         let (topology, findings) = load(&text);
         assert_eq!(paths_of(&topology), PLAIN_PATHS, "{text}");
-        match said {
-            "" => assert_eq!(findings, [""; 0], "{text}"),
-            said => {
-                assert!(
-                    findings.iter().any(|finding| finding.contains(said)),
-                    "{said}: {findings:?}\n{text}"
-                )
-            }
-        }
+        let is_said = findings.iter().any(|finding| finding.contains(&said));
+        assert_eq!(is_said, !said.is_empty(), "{said}: {findings:?}\n{text}");
     }
 }
 
 #[test]
 fn a_nic_whose_name_is_missing_or_overwritten_keeps_the_word_of_the_matrix() {
-    for (text, said) in [
-        (PLAIN.replace("  NIC1: ibp9s0\n", ""), "no name"),
-        (
-            PLAIN.replace("ibp9s0", "inity   GPU NUMA ID"),
-            "overwritten",
-        ),
-        (PLAIN.replace("ibp9s0", "NIC7"), "overwritten"),
+    for (from, to, said) in [
+        ("  NIC1: ibp9s0\n", "", "no name"),
+        ("ibp9s0", "inity   GPU NUMA ID", "overwritten"),
+        ("ibp9s0", "NIC7", "overwritten"),
     ] {
-        let (topology, findings) = load(&text);
+        let (topology, findings) = load(&PLAIN.replace(from, to));
         assert_eq!(paths_of(&topology), PLAIN_PATHS.replace("ibp9s0", "NIC1"));
-        assert!(
-            findings.len() == 1 && findings[0].contains(said) && findings[0].contains("`NIC1`"),
-            "{findings:?}"
-        );
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].contains(said) && findings[0].contains("`NIC1`"));
     }
     let (_, findings) = load(&PLAIN.replace("ibp9s0", "ibp9s0\n  NIC5: mlx5_7"));
-    assert!(
-        findings[0].contains("names what the matrix does not show: `NIC5`"),
-        "{findings:?}"
-    );
+    assert!(findings[0].contains("does not show: `NIC5`"));
     let (_, findings) = load(&PLAIN.replace("mlx5_4", "Aff").replace("ibp9s0", "NUMA ID"));
-    assert!(
-        findings[0].contains("`NIC0`, `NIC1`"),
-        "no digit beside an overwritten name: {findings:?}"
-    );
+    assert!(findings[0].contains("`NIC0`, `NIC1`"), "no digit beside it");
 }
 
 #[test]
@@ -355,183 +279,160 @@ fn some_gpus_only_are_counted_by_position_and_said() {
     let (topology, findings) =
         load("GPU2 GPU5 NIC0\nGPU2 X SYS PIX\nGPU5 SYS X SYS\nNIC0: mlx5_0\n");
     assert_eq!(paths_of(&topology), "2: mlx5_0=PIX; 5: mlx5_0=SYS");
-    assert!(
-        findings
-            .iter()
-            .any(|finding| finding.contains("only `GPU2`, `GPU5`")),
-        "{findings:?}"
-    );
+    let mut said = findings.iter();
+    assert!(said.any(|of| of.contains("only `GPU2`, `GPU5`")));
 }
 
 #[test]
 fn contradicting_nodes_are_unknown() {
     let text = "GPU0 GPU1 mlx5_0 CPU Affinity NUMA Affinity\nGPU0 X SYS NODE 0-7 0\nGPU1 SYS X NODE 4-11 1\n";
+    let is_said = |findings: &[String], part: &str| {
+        assert!(findings.iter().any(|of| of.contains(part)), "{findings:?}");
+    };
     let (topology, findings) = load(text);
-    assert_eq!(
-        topology.numa_node_of(topology.nics[0].address.unwrap()),
-        None
-    );
-    assert!(
-        findings
-            .iter()
-            .any(|finding| finding.contains("GPUs of NUMA nodes 0, 1")),
-        "{findings:?}"
-    );
-    assert!(
-        findings
-            .iter()
-            .any(|finding| finding.contains("CPUs 4-7 are near")),
-        "{findings:?}"
-    );
+    let nic = topology.nics[0].address.unwrap();
+    assert_eq!(topology.numa_node_of(nic), None);
+    is_said(&findings, "GPUs of NUMA nodes 0, 1");
+    is_said(&findings, "CPUs 4-7 are near");
     assert_eq!(topology.cpus(), set("0-3,8-11"));
     let (topology, findings) = load(&text.replace(" 0-7 0", " 0-11 0-1"));
     assert_eq!(topology.numa_nodes.len(), 1);
-    assert!(
-        findings
-            .iter()
-            .any(|finding| finding.contains("several NUMA nodes with CPUs")),
-        "{findings:?}"
-    );
+    is_said(&findings, "several NUMA nodes with CPUs");
 }
+
+/// A part of [`PLAIN`], what stands in its place, and the line with a part of the reason.
+const REFUSED: &str = "
+NV6\tPIX\tSYS\t0 => NV6\tPIX\t0 => line 2: 3 cells for 4 columns: cannot tell which
+NV6\tPIX\tSYS\t0 => NV6\tPIX\tSYS\tSYS\t0 => line 2: 5 cells for 4 columns
+GPU1\tNV6\t X \t => GPU1\t X \tNV6\t => line 3: the `X` of `GPU1` stands in the column of `GPU0`
+GPU1\tNV6\t X \t => GPU1\tNV6\tNV6\t => line 3: no `X` in the row of `GPU1`
+NV6\tPIX => NV6\tNV4 => line 2: an NVLink between `GPU0` and `NIC0`
+GPU1\tNV6 => GPU0\tNV6 => line 3: a second row of `GPU0`: the first is in line 2
+\tGPU1\tNIC0 => \tGPU0\tNIC0 => line 1: two columns are called `GPU0`
+\tGPU1\tNIC0 => \tGPU3\tNIC0 => line 3: no column is called `GPU1`
+GPU1 => GPU128 => line 1: `GPU128`: expected a number below 128
+GPU NUMA ID => GPU NUMA HOME => line 2: a row of `GPU0` without a header
+NUMA Affinity => NUMA NUMA => line 1: `CPU Affinity NUMA NUMA GPU NUMA ID`
+NV6\tPIX\tSYS\t0-7,16-23\t0\t\tN/A => NV6 => line 2: the row of `GPU0` ends after 2 of 4
+NV6\tPIX => NV6\\nPIX => line 2: the row of `GPU0` ends after 2 of 4
+\tGPU1\tNIC0 => \\nGPU1\tNIC0 => line 3: no column is called `GPU0`
+PIX\tSYS\t0-7 => FAR\tSYS\t0-7 => line 2: `FAR`, which no legend below explains, between `GPU0` and `NIC0`
+NIC0\tPIX\tSYS => NIC0\tPHB\tSYS => line 4: the row of `NIC0` says otherwise of `GPU0` than line 2
+GPU1\tNV6\t X \tSYS\tNODE\t8-15,24-31\t1\t\tN/A\\n =>  => line 4: the matrix ends before the row of `GPU1`
+ibp9s0 => mlx5_4 => line 15: two NICs are called `mlx5_4`
+ibp9s0 => ibp9s0\\nNIC1: mlx5_1 => line 16: `NIC1` is called `mlx5_1`, and before `ibp9s0`
+ibp9s0 => a,b => line 15: `a,b` as the name of `NIC1`
+ibp9s0\\n =>  => line 15: `` as the name of `NIC1`";
 
 #[test]
 fn what_is_ambiguous_is_refused_with_line_and_reason() {
     let wide: String = (0..300).map(|number| format!("NIC{number} ")).collect();
-    let cases = [
-        (String::new(), "no matrix of `nvidia-smi topo -m`"),
-        ("one GPU0 word\nand another".to_string(), "no matrix of"),
+    let lines = |count| PLAIN.lines().take(count).collect::<Vec<_>>().join("\n");
+    let cut = lines(3).replace("\tNODE\t8-15,24-31\t1\t\tN/A", "\tNO");
+    let long = PLAIN.replace("ibp9s0", &"m".repeat(64));
+    let texts = [
+        ("", "no matrix of"),
+        ("one GPU0 word\nand another", "no matrix of"),
+        ("Failed to run topology matrix\n", "line 1: nvidia-smi says"),
         (
-            "Failed to run topology matrix\n".to_string(),
-            "line 1: nvidia-smi says `Failed to run topology matrix`",
+            "x\nNVIDIA-SMI has failed because",
+            "line 2: nvidia-smi says",
         ),
+        (&lines(1), "line 1: the text ends after the header"),
         (
-            "x\nNVIDIA-SMI has failed because".to_string(),
-            "line 2: nvidia-smi says `NVIDIA-SMI has failed`",
+            &PLAIN[PLAIN.find('\n').unwrap()..],
+            "line 2: a row of `GPU0`",
         ),
+        (&lines(2), "line 2: the matrix ends before"),
+        (&cut, "line 3: `NO`, which no legend below"),
+        (&long, "as the name of `NIC1`: expected 1 to 63"),
         (
-            PLAIN.lines().next().unwrap().to_string(),
-            "line 1: the text ends after the header",
-        ),
-        (
-            PLAIN[PLAIN.find('\n').unwrap()..].to_string(),
-            "line 2: a row of `GPU0` without a header",
-        ),
-        (
-            PLAIN.replace("NV6\tPIX\tSYS\t0", "NV6\tPIX\t0"),
-            "line 2: 3 cells for 4 columns: cannot tell which",
-        ),
-        (
-            PLAIN.replace("NV6\tPIX\tSYS\t0", "NV6\tPIX\tSYS\tSYS\t0"),
-            "line 2: 5 cells for 4 columns",
-        ),
-        (
-            PLAIN.replace("GPU1\tNV6\t X \t", "GPU1\t X \tNV6\t"),
-            "line 3: the `X` of `GPU1` stands in the column of `GPU0`",
-        ),
-        (
-            PLAIN.replace("GPU1\tNV6\t X \t", "GPU1\tNV6\tNV6\t"),
-            "line 3: no `X` in the row of `GPU1`",
-        ),
-        (
-            PLAIN.replace("NV6\tPIX", "NV6\tNV4"),
-            "line 2: an NVLink between `GPU0` and `NIC0`",
-        ),
-        (
-            PLAIN.replace("GPU1\tNV6", "GPU0\tNV6"),
-            "line 3: a second row of `GPU0`: the first is in line 2",
-        ),
-        (
-            PLAIN.replacen("GPU1", "GPU0", 1),
-            "line 1: two columns are called `GPU0`",
-        ),
-        (
-            PLAIN.replacen("GPU1", "GPU3", 1),
-            "line 3: no column is called `GPU1`",
-        ),
-        (
-            PLAIN.replace("GPU1", "GPU128"),
-            "line 1: `GPU128`: expected a number below 128",
-        ),
-        (
-            PLAIN.replace("GPU NUMA ID", "GPU NUMA HOME"),
-            "line 2: a row of `GPU0` without a header such as",
-        ),
-        (
-            PLAIN.replace("NUMA Affinity", "NUMA NUMA"),
-            "line 1: `CPU Affinity NUMA NUMA GPU NUMA ID` after the devices",
-        ),
-        (
-            PLAIN.lines().take(2).collect::<Vec<_>>().join("\n"),
-            "line 2: the matrix ends before the row of `GPU1`",
-        ),
-        (
-            PLAIN
-                .lines()
-                .take(3)
-                .collect::<Vec<_>>()
-                .join("\n")
-                .replace("\tNODE\t8-15,24-31\t1\t\tN/A", "\tNO"),
-            "line 3: `NO`, which no legend below explains, between `GPU1` and `NIC1`",
-        ),
-        (
-            PLAIN.replace("NV6\tPIX\tSYS\t0-7,16-23\t0\t\tN/A", "NV6"),
-            "line 2: the row of `GPU0` ends after 2 of 4 cells",
-        ),
-        (
-            PLAIN.replace("NV6\tPIX", "NV6\nPIX"),
-            "line 2: the row of `GPU0` ends after 2 of 4 cells",
-        ),
-        (
-            PLAIN.replacen("\tGPU1\t", "\nGPU1\t", 1),
-            "line 3: no column is called `GPU0`",
-        ),
-        (
-            PLAIN.replace("PIX\tSYS\t0-7", "FAR\tSYS\t0-7"),
-            "line 2: `FAR`, which no legend below explains, between `GPU0` and `NIC0`",
-        ),
-        (
-            PLAIN.replace("NIC0\tPIX\tSYS", "NIC0\tPHB\tSYS"),
-            "line 4: the row of `NIC0` says otherwise of `GPU0` than line 2",
-        ),
-        (
-            PLAIN.replace("GPU1\tNV6\t X \tSYS\tNODE\t8-15,24-31\t1\t\tN/A\n", ""),
-            "line 4: the matrix ends before the row of `GPU1`",
-        ),
-        (
-            PLAIN.replace("ibp9s0", "mlx5_4"),
-            "line 15: two NICs are called `mlx5_4`",
-        ),
-        (
-            PLAIN.replace("ibp9s0", "ibp9s0\nNIC1: mlx5_1"),
-            "line 16: `NIC1` is called `mlx5_1`, and before `ibp9s0`",
-        ),
-        (
-            PLAIN.replace("ibp9s0", "a,b"),
-            "line 15: `a,b` as the name of `NIC1`",
-        ),
-        (
-            PLAIN.replace("ibp9s0", &"m".repeat(64)),
-            "as the name of `NIC1`: expected 1 to 63",
-        ),
-        (
-            PLAIN.replace("ibp9s0\n", ""),
-            "line 15: `` as the name of `NIC1`",
-        ),
-        (
-            "GPU0 mlx5_1\nGPU0 X PIX\nmlx5_10 PIX X".to_string(),
+            "GPU0 mlx5_1\nGPU0 X PIX\nmlx5_10 PIX X",
             "line 3: no column is called `mlx5_10`",
         ),
-        (format!("{wide}\nNIC0 X"), "line 1: more than 256 devices"),
+        (&format!("{wide}\nNIC0 X"), "line 1: more than 256 devices"),
         (
-            format!("GPU0 {}\nGPU0 X", &wide[..800]),
+            &format!("GPU0 {}\nGPU0 X", &wide[..800]),
             "expected at most 128",
         ),
     ];
-    for (text, reason) in cases {
+    let texts = texts.map(|(text, reason)| (text.to_string(), reason.to_string()));
+    let edits = REFUSED.lines().skip(1).map(row).map(|[from, to, reason]| {
+        assert!(PLAIN.contains(&from), "{from}");
+        (PLAIN.replace(&from, &to), reason)
+    });
+    for (text, reason) in edits.chain(texts) {
         let refused = refusal(&text);
         assert!(
-            refused.contains(reason),
-            "expected: {reason}\nfound: {refused}\n{text}"
+            refused.contains(&reason),
+            "{reason}\nfound: {refused}\n{text}"
         );
+    }
+}
+
+/// Letters of a row: `i`, `x`, `h`, `n` and `s` for PIX, PXB, PHB, NODE and SYS.
+fn kind(letter: char) -> &'static str {
+    let known = [('i', "PIX"), ('x', "PXB"), ('h', "PHB"), ('n', "NODE")];
+    let found = known.iter().find(|(known, _)| *known == letter);
+    found.map_or("SYS", |(_, word)| word)
+}
+
+/// A machine as its vendor or its people state it, in rows of a matrix: each GPU's NIC.
+const STATED: [(&str, &[&str], &str); 9] = [
+    // H200 NVL, two GPUs on a switch with a NIC (NVIDIA/nccl issue 2345)
+    ("h200-nvl", &["is", "is", "si", "si"], "0 0 1 1"),
+    // HGX H100 with a storage NIC beside the rails of each half (NCCL's log of such a node)
+    (
+        "rails-and-storage",
+        &["inssn", "ninsn", "ssisn", "sssin"],
+        "0 1 2 3",
+    ),
+    // Azure ND A100 v4: pairs of GPUs and pairs of NICs on each NUMA node (ndv4-topo.xml)
+    ("azure-ndv4", &["nnss", "nnss", "ssnn", "ssnn"], "0 1 2 3"),
+    // Azure ND H100 v5: a virtual machine that hides its switches, so that only even use can choose
+    ("azure-ndv5", &["nnss", "nnss", "ssnn", "ssnn"], "0 1 2 3"),
+    // AWS p4d.24xlarge: two A100 and one EFA on each host bridge
+    (
+        "aws-p4d",
+        &[
+            "hsss", "hsss", "shss", "shss", "sshs", "sshs", "sssh", "sssh",
+        ],
+        "0 0 1 1 2 2 3 3",
+    ),
+    // LLNL's Tioga and Frontier: two dies of MI250X for each Slingshot NIC
+    ("frontier", &["hsss", "hsss", "shss", "shss"], "0 0 1 1"),
+    // DGX A100: two GPUs and two NICs at each switch
+    ("dgx-a100", &["xxss", "xxss", "ssxx", "ssxx"], "0 1 2 3"),
+    // one NIC on the first socket serves all
+    ("one-nic", &["i", "n", "s", "s"], "0 0 0 0"),
+    // a NIC that is nearer by two switches than by the host bridge
+    ("deep", &["xh", "hx"], "0 1"),
+];
+
+#[test]
+fn each_gpu_of_a_stated_machine_has_the_nic_that_is_stated() {
+    for (name, rows, stated) in STATED {
+        let nics: Vec<String> = (0..rows[0].len())
+            .map(|nic| format!("mlx5_{nic}"))
+            .collect();
+        let gpus: Vec<String> = (0..rows.len()).map(|gpu| format!("GPU{gpu}")).collect();
+        let mut text = format!(
+            "{} {} CPU Affinity NUMA Affinity\n",
+            gpus.join(" "),
+            nics.join(" ")
+        );
+        for (gpu, row) in rows.iter().enumerate() {
+            let near = (0..rows.len()).map(|other| if other == gpu { "X" } else { "NV4" });
+            let words: Vec<&str> = near.chain(row.chars().map(kind)).collect();
+            let node = gpu * 2 / rows.len();
+            text += &format!("GPU{gpu} {} {gpu} {node}\n", words.join(" "));
+        }
+        let (topology, _) = load(&text);
+        let map = nic_placement_core::policy::map(&topology, &Default::default());
+        let rails = map.gpus.iter().map(|gpu| map.rail(gpu.choices[0].rail));
+        let chosen: Vec<&str> = rails
+            .map(|rail| &rail.name.as_str()["mlx5_".len()..])
+            .collect();
+        assert_eq!(chosen.join(" "), stated, "{name}\n{text}");
     }
 }

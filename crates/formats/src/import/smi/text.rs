@@ -8,7 +8,6 @@ const MAX_LINE: usize = 64 * 1024;
 /// The most lines.  A whole bug report has some hundreds.
 const MAX_LINES: usize = 100_000;
 
-/// A line that is not blank.
 pub struct TextLine {
     pub number: u32,
     pub text: String,
@@ -117,20 +116,6 @@ fn after_escape(text: &str) -> Option<&str> {
     let escaped = text
         .strip_prefix('\u{1b}')
         .or_else(|| text.strip_prefix("^["));
-    if let Some(title) = escaped.and_then(|rest| rest.strip_prefix(']')) {
-        let end = title.find(['\u{7}', '\u{1b}'])?;
-        let (_, rest) = title.split_at(end);
-        return Some(
-            rest.strip_prefix('\u{7}')
-                .or_else(|| rest.strip_prefix("\u{1b}\\"))
-                .unwrap_or(rest),
-        );
-    }
-    if let Some(set) = escaped.and_then(|rest| rest.strip_prefix(['(', ')'])) {
-        let mut set = set.chars();
-        set.next()?;
-        return Some(set.as_str());
-    }
     let sequence = escaped.unwrap_or(text).strip_prefix('[')?;
     let end = sequence
         .bytes()
@@ -155,7 +140,6 @@ mod tests {
             ("\u{1b}[4mGPU0\tNIC0\u{1b}[0m", "GPU0 NIC0"),
             ("[4mGPU0 NIC0[0m", "GPU0 NIC0"),
             ("^[[4mGPU0 NIC0^[[24m", "GPU0 NIC0"),
-            ("\u{1b}]0;a title\u{7}GPU0\u{1b}(B\u{1b}[m", "GPU0"),
             ("> \"GPU0 X\",", "GPU0 X"),
             ("NIC0: mlx5_0```", "NIC0: mlx5_0"),
             ("\u{feff}GPU0\u{0}X\r", "GPU0 X"),

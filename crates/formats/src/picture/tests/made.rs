@@ -31,32 +31,26 @@ pub(super) fn shapes() -> impl Strategy<Value = NodeShape> {
     let counts = (0u8..20, 0u8..40, 0u32..9, 1u32..5);
     let ways = (0u8..5, 0u8..4, 0u8..4);
     (counts, ways, any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
-        |(counts, ways, hostile, stated, seed)| {
-            let (gpus, nics, numa_nodes, nodes_per_socket) = counts;
-            let (per_switch, levels, ports) = ways;
-            let (is_hostile, is_stated) = (hostile, stated && seed % 3 == 0);
-            NodeShape {
-                gpus,
-                nics,
-                numa_nodes,
-                nodes_per_socket,
-                per_switch,
-                levels,
-                ports,
-                is_hostile,
-                is_stated,
-                seed,
-            }
+        |(counts, ways, is_hostile, is_stated, seed)| NodeShape {
+            gpus: counts.0,
+            nics: counts.1,
+            numa_nodes: counts.2,
+            nodes_per_socket: counts.3,
+            per_switch: ways.0,
+            levels: ways.1,
+            ports: ways.2,
+            is_hostile,
+            is_stated: is_stated && seed % 3 == 0,
+            seed,
         },
     )
 }
 
 impl NodeShape {
     pub(super) fn node(&self) -> Topology {
-        let name = if self.is_hostile {
-            HOSTILE.repeat(3)
-        } else {
-            "node17".to_string()
+        let name = match self.is_hostile {
+            true => HOSTILE.repeat(3),
+            false => "node17".to_string(),
         };
         let mut topology = Topology::empty(&name, Provenance::File("made".to_string()));
         for os_index in 0..self.numa_nodes {
@@ -68,14 +62,10 @@ impl NodeShape {
             };
             // the last one is memory alone
             let is_memory = self.seed % 2 == 0 && os_index > 0 && os_index + 1 == self.numa_nodes;
-            let cpus = if is_memory {
-                Default::default()
-            } else {
-                (os_index * 16..os_index * 16 + 9).collect()
-            };
+            let cpus = if is_memory { 0 } else { 9 };
             topology.numa_nodes.push(NumaNode {
                 os_index,
-                cpus,
+                cpus: (os_index * 16..os_index * 16 + cpus).collect(),
                 distances: (0..self.numa_nodes).map(far).collect(),
                 package: None,
             });
@@ -83,20 +73,19 @@ impl NodeShape {
         let cards = u32::from(self.gpus) + u32::from(self.nics);
         for card in 0..cards {
             // GPUs and NICs mixed, as on a bus
-            let is_gpu = (card * u32::from(self.gpus)) / cards.max(1)
-                != ((card + 1) * u32::from(self.gpus)) / cards.max(1);
+            let gpus_before = |card: u32| card * u32::from(self.gpus) / cards.max(1);
+            let is_gpu = gpus_before(card) != gpus_before(card + 1);
             self.add(&mut topology, card, is_gpu);
         }
         if self.is_stated {
-            let pairs = topology
-                .gpus
-                .iter()
-                .flat_map(|gpu| topology.nics.iter().map(move |nic| (gpu, nic)));
-            let kind = |at: usize| PathType::ALL[(at * 7 + self.seed as usize % 5) % 5];
-            let stated = pairs
-                .enumerate()
-                .filter_map(|(at, (gpu, nic))| Some(((gpu.address, nic.address?), kind(at))));
-            topology.stated_paths = stated.collect();
+            for (row, gpu) in topology.gpus.iter().enumerate() {
+                for (column, nic) in topology.nics.iter().enumerate() {
+                    let kind = row * topology.nics.len() + column + self.seed as usize % 5;
+                    let kind = PathType::ALL[kind * 7 % 5];
+                    let pair = nic.address.map(|nic| ((gpu.address, nic), kind));
+                    topology.stated_paths.extend(pair);
+                }
+            }
         }
         topology.sort();
         topology
@@ -109,11 +98,8 @@ impl NodeShape {
             device,
             function: 0,
         };
-        let luck = self
-            .seed
-            .wrapping_mul(2_654_435_761)
-            .wrapping_add(card.wrapping_mul(40_503))
-            >> 8;
+        let luck = self.seed.wrapping_mul(2_654_435_761);
+        let luck = luck.wrapping_add(card.wrapping_mul(40_503)) >> 8;
         let group = card / u32::from(self.per_switch.max(1));
         let numa_node = (self.numa_nodes > 0 && luck % 11 != 0).then(|| group % self.numa_nodes);
         let mut put = |address, parent| {
@@ -123,34 +109,22 @@ impl NodeShape {
             });
             address
         };
-        let root = put(
-            at(group * 16, 1),
-            PciParent::Host(HostBridge {
-                domain: group / 16,
-                bus: (group * 16 % 256) as u8,
-            }),
-        );
-        let mut above = root;
-        // a card may stand at any level
-        let levels = if self.per_switch == 0 {
-            0
-        } else {
-            u32::from(self.levels)
+        let host = HostBridge {
+            domain: group / 16,
+            bus: (group * 16 % 256) as u8,
         };
+        let mut above = put(at(group * 16, 1), PciParent::Host(host));
+        // a card may stand at any level
+        let levels = u32::from(self.levels) * u32::from(self.per_switch > 0);
         for level in 0..levels.saturating_sub(luck / 7 % levels.max(1)) {
             let upstream = put(at(group * 16 + level + 1, 0), PciParent::Bridge(above));
-            above = put(
-                at(group * 16 + level + 1, 1 + (luck % 2) as u8),
-                PciParent::Bridge(upstream),
-            );
+            let below = at(group * 16 + level + 1, 1 + (luck % 2) as u8);
+            above = put(below, PciParent::Bridge(upstream));
         }
         let address = put(at(2048 + card, 0), PciParent::Bridge(above));
-        let text = |plain: &str| {
-            if self.is_hostile {
-                HOSTILE.to_string()
-            } else {
-                plain.to_string()
-            }
+        let text = |plain: &str| match self.is_hostile {
+            true => HOSTILE.to_string(),
+            false => plain.to_string(),
         };
         if is_gpu {
             let model = (luck % 4 != 0).then(|| text("NVIDIA H100 80GB HBM3"));
@@ -160,31 +134,18 @@ impl NodeShape {
             });
             return;
         }
-        let name = if self.is_hostile {
-            "W".repeat(50) + &card.to_string()
-        } else {
-            format!("mlx5_{card}")
+        let name = match self.is_hostile {
+            true => "W".repeat(50) + &card.to_string(),
+            false => format!("mlx5_{card}"),
         };
-        let state = [
-            PortState::Active,
-            PortState::Active,
-            PortState::Down,
-            PortState::Unknown,
-        ];
+        let active = PortState::Active;
+        let state = [active, active, PortState::Down, PortState::Unknown];
         let port = |number| {
-            Port::new(
-                number,
-                state[(luck as usize + number as usize) % 4],
-                LinkLayer::InfiniBand,
-                Some(400_000),
-            )
+            let state = state[(luck as usize + number as usize) % 4];
+            Port::new(number, state, LinkLayer::InfiniBand, Some(400_000))
         };
-        let role = [
-            None,
-            None,
-            Some(NicRole::Storage),
-            Some(NicRole::Management),
-        ];
+        let (storage, management) = (Some(NicRole::Storage), Some(NicRole::Management));
+        let role = [None, None, storage, management];
         topology.nics.push(Nic {
             address: (luck % 17 != 0).then_some(address),
             role: role[luck as usize % 4],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() {
-    let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    let machine = synthesise(&h100());
     let place = "proc/driver/nvidia/gpus/0000:1b:00.0/information";
     let Some(Entry::File(text)) = machine.get(place) else {
         panic!("no `{place}`")
@@ -13,9 +13,9 @@ fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() 
     for scope in [Scope::Placement, Scope::Full] {
         let found = |excluded: &str| {
             let mut machine = machine.clone();
-            machine.insert(
-                place,
-                Entry::File(format!("{text}\nGPU Excluded:\t {excluded}")),
+            add(
+                &mut machine,
+                [format!("{place}={text}\nGPU Excluded:\t {excluded}")],
             );
             read(machine, scope).0.gpus
         };
@@ -26,158 +26,86 @@ fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() 
 }
 
 #[test]
-fn an_intel_card_of_a_displays_class_is_a_gpu_and_the_graphics_of_a_cpu_are_none() {
-    let mut tree = Manifest::default();
-    for (address, place) in [
-        ("0000:00:02.0", "pci0000:00/0000:00:02.0"),
-        (
-            "0000:86:00.0",
-            "pci0000:80/0000:80:01.0/0000:84:00.0/0000:85:01.0/0000:86:00.0",
-        ),
+fn a_function_is_a_gpu_by_its_class_maker_and_driver() {
+    for (vendor, class, driver, is_gpu) in [
+        ("0x10de", "0x030200", None, true),
+        ("0x1002", "0x120000", None, true),
+        // a Data Center GPU Max
+        ("0x8086", "0x038000", None, true),
+        // an FPGA: Intel's PAC D5005 is 8086:0b2b
+        ("0x8086", "0x120000", None, false),
+        ("0x10de", "0x030200", Some("nouveau"), true),
+        // kept for a virtual machine
+        ("0x10de", "0x030200", Some("vfio-pci"), false),
+        ("0x10de", "0x030200", Some("nvgrace_gpu_vfio_pci"), false),
+        ("0x10de", "0x030200", Some("xe-vfio-pci"), false),
+        ("0x10de", "0x030200", Some("pci-stub"), false),
     ] {
-        tree.insert(
-            &format!("sys/devices/{place}/class"),
-            Entry::File("0x030000".to_string()),
+        let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
+        let mut tree = tree([
+            format!("sys/{place}/class={class}"),
+            format!("sys/{place}/vendor={vendor}"),
+            format!("sys/bus/pci/devices/0000:81:00.0 -> ../../../{place}"),
+        ]);
+        let link = |driver| format!("sys/{place}/driver -> ../../../../bus/pci/drivers/{driver}");
+        add(&mut tree, driver.map(link));
+        let gpus = read(tree, Scope::Placement).0.gpus.len();
+        assert_eq!(gpus == 1, is_gpu, "{vendor} {class} {driver:?}");
+    }
+    // an Intel card of a display's class, beside the graphics of a CPU
+    let mut tree = Manifest::default();
+    for place in [
+        "pci0000:00/0000:00:02.0",
+        "pci0000:80/0000:80:01.0/0000:84:00.0/0000:85:01.0/0000:86:00.0",
+    ] {
+        let (_, address) = place.rsplit_once('/').unwrap();
+        let (bus, to) = ("sys/bus/pci", format!("../../../devices/{place}"));
+        add(
+            &mut tree,
+            [
+                format!("sys/devices/{place}/class=0x030000"),
+                format!("{bus}/devices/{address} -> {to}"),
+                format!("{bus}/drivers/xe/{address} -> ../{to}"),
+            ],
         );
-        for (class, up) in [("devices", "../../.."), ("drivers/xe", "../../../..")] {
-            let link = Entry::Link(format!("{up}/devices/{place}"));
-            tree.insert(&format!("sys/bus/pci/{class}/{address}"), link);
-        }
     }
     let (found, said) = read(tree, Scope::Placement);
-    let gpus: Vec<String> = found
-        .gpus
-        .iter()
-        .map(|gpu| gpu.address.to_string())
-        .collect();
+    let gpus = texts(found.gpus.iter().map(|gpu| gpu.address));
     assert_eq!((gpus, said), (vec!["0000:86:00.0".to_string()], vec![]));
 }
 
 #[test]
-fn an_accelerator_on_the_bus_is_a_gpu_only_if_its_maker_has_gpus_of_that_class() {
-    let found = |vendor: &str, class: &str| {
-        let mut tree = Manifest::default();
-        let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
-        for (name, text) in [("class", class), ("vendor", vendor)] {
-            tree.insert(
-                &format!("sys/{place}/{name}"),
-                Entry::File(text.to_string()),
-            );
-        }
-        tree.insert(
-            "sys/bus/pci/devices/0000:81:00.0",
-            Entry::Link(format!("../../../{place}")),
-        );
-        read(tree, Scope::Placement).0.gpus.len()
-    };
-    assert_eq!(
-        found("0x8086", "0x120000"),
-        0,
-        "an FPGA: Intel's PAC D5005 is 8086:0b2b"
-    );
-    assert_eq!(found("0x1002", "0x120000"), 1, "an MI300X");
-    assert_eq!(found("0x8086", "0x038000"), 1, "a Data Center GPU Max");
-}
-
-#[test]
-fn a_gpu_that_is_kept_for_a_virtual_machine_is_none_of_this_system() {
-    let found = |driver: Option<&str>| {
-        let mut tree = Manifest::default();
-        let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
-        let mut file = |name: &str, text: &str| {
-            tree.insert(
-                &format!("sys/{place}/{name}"),
-                Entry::File(text.to_string()),
-            );
-        };
-        file("class", "0x030200");
-        file("vendor", "0x10de");
-        tree.insert(
-            "sys/bus/pci/devices/0000:81:00.0",
-            Entry::Link(format!("../../../{place}")),
-        );
-        if let Some(driver) = driver {
-            let link = Entry::Link(format!("../../../../bus/pci/drivers/{driver}"));
-            tree.insert(&format!("sys/{place}/driver"), link);
-        }
-        read(tree, Scope::Placement).0.gpus.len()
-    };
-    for driver in [
-        "vfio-pci",
-        "nvgrace_gpu_vfio_pci",
-        "xe-vfio-pci",
-        "pci-stub",
-    ] {
-        assert_eq!(found(Some(driver)), 0, "{driver}");
-    }
-    assert_eq!(
-        (found(None), found(Some("nouveau"))),
-        (1, 1),
-        "nobody has given it away"
-    );
-}
-
-#[test]
-fn cores_are_known_where_the_kernel_does_not_know_their_packages() {
-    let mut tree = Manifest::default();
-    for (cpu, core) in [(0, 0), (1, 0), (2, 8), (3, 8)] {
-        let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
-        tree.insert(
-            &format!("{at}/physical_package_id"),
-            Entry::File("-1".to_string()),
-        );
-        tree.insert(&format!("{at}/core_id"), Entry::File(core.to_string()));
-    }
-    for scope in [Scope::Cores, Scope::Full] {
-        let cores = read(tree.clone(), scope).0.cores();
-        assert_eq!(
-            cores.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["0-1", "2-3"],
-            "{scope:?}"
-        );
-    }
-}
-
-#[test]
 fn a_port_whose_state_cannot_be_read_is_a_port_that_does_not_work_and_keeps_its_place() {
-    let port = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0/ports/1";
-    // the firmware does not answer: what asks it is an error
-    let silent = ["state", "rate", "phys_state"].map(|name| (format!("{port}/{name}"), None));
-    let silent: Vec<(&str, Option<Entry>)> = silent
-        .iter()
-        .map(|(path, no)| (path.as_str(), no.clone()))
-        .collect();
+    // the firmware does not answer: a read is an error
+    let port = format!("{MLX5_0}/infiniband/mlx5_0/ports/1");
+    let silent = ["state", "rate", "phys_state"].map(|name| format!("{port}/{name}"));
     let (whole, _) = spoiled(&[]);
     let (node, said) = spoiled(&silent);
-    assert_eq!(said, Vec::<String>::new());
+    assert_eq!(said, [""; 0]);
     assert_eq!(node.nics[0].ports.len(), whole.nics[0].ports.len());
     assert_eq!(node.nics[0].ports[0].state, PortState::Unknown);
-    let request = nic_placement_core::wish::Wish::default();
-    let broken: Vec<String> = nic_placement_core::policy::map(&node, &request)
-        .broken
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(broken, ["mlx5_0:1"], "the other rails keep their numbers");
+    // the other rails keep their numbers
+    assert_eq!(texts(map(&node).broken), ["mlx5_0:1"]);
 }
 
 /// A device below the function of `mlx5_0` beside it, with a port for each of these folders of GIDs.
 fn beside(tree: &mut Manifest, name: &str, ports: &[Option<&str>]) {
-    let function = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
-    let device = format!("{function}/infiniband/{name}");
-    let link = Entry::Link(format!("../../devices/{device}"));
-    tree.insert(&format!("sys/class/infiniband/{name}"), link);
+    let device = format!("{MLX5_0}/infiniband/{name}");
+    add(
+        tree,
+        [format!("sys/class/infiniband/{name} -> ../../../{device}")],
+    );
     for (port, gid) in (1..).zip(ports) {
-        let port = format!("sys/devices/{device}/ports/{port}");
-        for (name, text) in [
-            ("state", "4: ACTIVE"),
-            ("link_layer", "Ethernet"),
-            ("rate", "400 Gb/sec (4X NDR)"),
+        let port = format!("{device}/ports/{port}");
+        for file in [
+            "state=4: ACTIVE",
+            "link_layer=Ethernet",
+            "rate=400 Gb/sec (4X NDR)",
         ] {
-            tree.insert(&format!("{port}/{name}"), Entry::File(text.to_string()));
+            add(tree, [format!("{port}/{file}")]);
         }
         match gid {
-            Some(gid) => tree.insert(&format!("{port}/gids/0"), Entry::File(gid.to_string())),
+            Some(gid) => add(tree, [format!("{port}/gids/0={gid}")]),
             None => tree.insert(&format!("{port}/gids"), Entry::Directory),
         }
     }
@@ -185,247 +113,158 @@ fn beside(tree: &mut Manifest, name: &str, ports: &[Option<&str>]) {
 
 #[test]
 fn a_port_over_ethernet_with_a_table_of_no_gids_is_no_port() {
-    let mut tree = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    let mut tree = synthesise(&h100());
     // a representor's has no files, and an empty place in a table is a file of zeros
     let zeros = Some("0000:0000:0000:0000:0000:0000:0000:0000");
     beside(&mut tree, "roceo1", &[None, zeros, None]);
     for scope in [Scope::Placement, Scope::Full] {
-        let mut root = Root::manifest(tree.clone());
-        root.record();
-        let (found, _) = discover(&root, scope, Provenance::ThisSystem);
-        let nic = found.nics.iter().find(|nic| nic.name == "roceo1").unwrap();
-        assert_eq!(
-            nic.ports.iter().map(|port| port.number).collect::<Vec<_>>(),
-            [2],
-            "{scope:?}"
-        );
-        let recorded = Manifest::parse(&root.recorded().to_string()).unwrap();
-        assert!(read(recorded, scope).0 == found, "from a snapshot");
+        let (found, snapshot) = recorded(&tree, scope);
+        let ports = nic(&found, "roceo1").ports.iter();
+        let numbers: Vec<u8> = ports.map(|port| port.number).collect();
+        assert_eq!(numbers, [2], "{scope:?}");
+        assert!(again(&snapshot, scope) == found, "from a snapshot");
     }
 }
 
 #[test]
 fn two_devices_below_one_function_have_each_its_own_character_device() {
-    let mut tree = synthesise(&crate::platform::model("dgx-h100").unwrap());
-    beside(
-        &mut tree,
-        "manae_0",
-        &[Some("fe80:0000:0000:0000:0000:0000:0000:0001")],
-    );
-    let place =
-        "devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0/infiniband_verbs";
+    let mut tree = synthesise(&h100());
+    let gid = Some("fe80:0000:0000:0000:0000:0000:0000:0001");
+    beside(&mut tree, "manae_0", &[gid]);
+    let verbs = format!("{MLX5_0}/infiniband_verbs");
     for (uverbs, device) in [("uverbs0", "mlx5_0"), ("uverbs99", "manae_0")] {
-        tree.insert(
-            &format!("sys/{place}/{uverbs}/ibdev"),
-            Entry::File(device.to_string()),
+        let target = format!("../../../{verbs}/{uverbs}");
+        let link = format!("sys/class/infiniband_verbs/{uverbs} -> {target}");
+        add(
+            &mut tree,
+            [format!("{verbs}/{uverbs}/ibdev={device}"), link],
         );
-        let link = Entry::Link(format!("../../{place}/{uverbs}"));
-        tree.insert(&format!("sys/class/infiniband_verbs/{uverbs}"), link);
     }
     for scope in [Scope::Placement, Scope::Full] {
         let (found, _) = read(tree.clone(), scope);
-        let uverbs = |name: &str| {
-            found
-                .nics
-                .iter()
-                .find(|nic| nic.name == *name)
-                .unwrap()
-                .uverbs
-                .clone()
-        };
-        let both = [uverbs("mlx5_0"), uverbs("manae_0")].map(Option::unwrap_or_default);
-        assert_eq!(both, ["uverbs0", "uverbs99"], "{scope:?}");
+        let both = ["mlx5_0", "manae_0"].map(|name| nic(&found, name).uverbs.as_deref());
+        assert_eq!(both, [Some("uverbs0"), Some("uverbs99")], "{scope:?}");
     }
 }
 
 #[test]
 fn no_step_waits_for_the_lock_of_all_interfaces() {
     let machine = synthesise(&crate::platform::model("frontier").unwrap());
-    let asks = |scope: Scope| {
-        let mut root = Root::manifest(machine.clone());
-        root.record();
-        discover(&root, scope, Provenance::ThisSystem);
-        let recorded = root.recorded();
+    for scope in SCOPES {
+        let (_, snapshot) = recorded(&machine, scope);
         // `carrier` wants it too, since Linux 6.8
-        recorded.iter().any(|(path, _)| {
-            ["/speed", "/carrier"]
-                .iter()
-                .any(|file| path.ends_with(file))
-        })
-    };
-    assert!(
-        [Scope::Placement, Scope::Selection, Scope::Cores]
-            .into_iter()
-            .all(|scope| !asks(scope))
-    );
-    assert!(asks(Scope::Full));
+        let waits = |path: &str| path.ends_with("/speed") || path.ends_with("/carrier");
+        let any_waits = snapshot.iter().any(|(path, _)| waits(path));
+        assert_eq!(any_waits, scope == Scope::Full, "{scope:?}");
+    }
 }
 
 #[test]
 fn a_step_counts_virtual_functions_by_their_links_since_their_number_waits_for_the_devices_lock() {
-    let function = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
-    let mut tree = synthesise(&crate::platform::model("dgx-h100").unwrap());
-    tree.insert(
-        &format!("{function}/sriov_numvfs"),
-        Entry::File("3".to_string()),
-    );
-    for nth in 0..3 {
-        let link = Entry::Link(format!("../0000:18:00.{}", nth + 1));
-        tree.insert(&format!("{function}/virtfn{nth}"), link);
-    }
+    let number = format!("{MLX5_0}/sriov_numvfs");
+    let mut tree = synthesise(&h100());
+    add(&mut tree, [format!("{number}=3")]);
+    let link = |nth| format!("{MLX5_0}/virtfn{nth} -> ../0000:18:00.{}", nth + 1);
+    add(&mut tree, (0..3).map(link));
     for scope in [Scope::Placement, Scope::Full] {
-        let mut root = Root::manifest(tree.clone());
-        root.record();
-        let (found, _) = discover(&root, scope, Provenance::ThisSystem);
-        let nic = found.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap();
-        assert_eq!(
-            found.pci.get(nic.address.unwrap()).unwrap().vfs,
-            Some(3),
-            "{scope:?}"
-        );
-        let recorded = root.recorded();
-        let number = format!("{function}/sriov_numvfs");
-        assert_eq!(
-            recorded.get(&number).is_some(),
-            scope == Scope::Full,
-            "{scope:?}"
-        );
+        let (found, snapshot) = recorded(&tree, scope);
+        let address = nic(&found, "mlx5_0").address.unwrap();
+        assert_eq!(found.pci.get(address).unwrap().vfs, Some(3), "{scope:?}");
+        let is_read = snapshot.get(&number).is_some();
+        assert_eq!(is_read, scope == Scope::Full, "{scope:?}");
         assert!(
-            read(recorded, scope).0 == found,
+            read(snapshot, scope).0 == found,
             "from a snapshot, {scope:?}"
         );
     }
 }
 
+/// Adds the present and the highest speed of a link of 16 lanes.
+fn link(tree: &mut Manifest, folder: &str, present: &str, highest: &str) {
+    for (which, speed) in [("current", present), ("max", highest)] {
+        let speed = format!("{folder}/{which}_link_speed={speed} GT/s PCIe");
+        add(tree, [speed, format!("{folder}/{which}_link_width=16")]);
+    }
+}
+
 #[test]
 fn a_gpu_that_idles_has_the_ways_that_it_has_at_work() {
-    let model = crate::platform::model("dgx-h100").unwrap();
-    let machine = synthesise(&model);
+    let machine = synthesise(&h100());
     let mut idle = machine.clone();
-    let gpu = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0";
-    for end in [gpu.to_string(), format!("{gpu}/0000:1b:00.0")] {
-        for (file, text) in [
-            ("current_link_speed", "2.5 GT/s PCIe"),
-            ("current_link_width", "16"),
-            ("max_link_speed", "32.0 GT/s PCIe"),
-            ("max_link_width", "16"),
-        ] {
-            idle.insert(&format!("{end}/{file}"), Entry::File(text.to_string()));
-        }
-    }
+    let bridge = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0";
+    link(&mut idle, bridge, "2.5", "32.0");
+    link(&mut idle, &format!("{bridge}/0000:1b:00.0"), "2.5", "32.0");
     let [gpu, nic] = ["0000:1b:00.0", "0000:18:00.0"].map(|at| at.parse::<PciAddress>().unwrap());
-    let slowest = |machine: &Manifest, scope| {
-        let (found, _) = read(machine.clone(), scope);
-        found.way(gpu, nic).links.iter().map(|link| link.mbps).min()
-    };
     for scope in [Scope::Placement, Scope::Full] {
-        assert!(slowest(&machine, scope).is_some());
-        assert_eq!(slowest(&idle, scope), slowest(&machine, scope), "{scope:?}");
+        let slowest = [&machine, &idle].map(|machine| {
+            let (found, _) = read(machine.clone(), scope);
+            found.way(gpu, nic).links.iter().map(|link| link.mbps).min()
+        });
+        assert!(slowest[0].is_some());
+        assert_eq!(slowest[0], slowest[1], "{scope:?}");
     }
 }
 
 #[test]
 fn a_card_with_a_switch_of_its_own_slows_the_link_above_that_down() {
-    let path = "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0";
-    let found = |vendor: &str, scope| {
-        let mut tree = Manifest::default();
+    // another maker's switch runs slowly
+    for (vendor, expected) in [("0x1002", 252_061), ("0x1000", 32_000)] {
+        let place = "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0";
+        let mut tree = tree([
+            format!("sys/bus/pci/devices/0000:03:00.0 -> ../../../devices/{place}"),
+            format!("sys/bus/pci/drivers/amdgpu/0000:03:00.0 -> ../../../../devices/{place}"),
+        ]);
         let mut at = "sys/devices".to_string();
-        for (part, speed) in path.split('/').zip(["", "2.5", "2.5", "16.0", "16.0"]) {
+        for (part, speed) in place.split('/').zip(["0.0", "2.5", "2.5", "16.0", "16.0"]) {
             at = format!("{at}/{part}");
-            let mut file = |name: &str, text: &str| {
-                tree.insert(&format!("{at}/{name}"), Entry::File(text.to_string()));
+            let (vendor, class) = match part {
+                "0000:03:00.0" => ("0x1002", "0x038000"),
+                _ => (vendor, "0x060400"),
             };
-            file(
-                "vendor",
-                if part == "0000:03:00.0" {
-                    "0x1002"
-                } else {
-                    vendor
-                },
+            add(
+                &mut tree,
+                [
+                    format!("{at}/vendor={vendor}"),
+                    format!("{at}/class={class}"),
+                ],
             );
-            file(
-                "class",
-                if part == "0000:03:00.0" {
-                    "0x038000"
-                } else {
-                    "0x060400"
-                },
-            );
-            for (which, speed) in [("current", speed), ("max", "16.0")] {
-                file(
-                    &format!("{which}_link_speed"),
-                    &format!("{speed} GT/s PCIe"),
-                );
-                file(&format!("{which}_link_width"), "16");
-            }
+            link(&mut tree, &at, speed, "16.0");
         }
-        let link = Entry::Link(format!("../../../devices/{path}"));
-        tree.insert("sys/bus/pci/devices/0000:03:00.0", link.clone());
-        tree.insert(
-            "sys/bus/pci/drivers/amdgpu/0000:03:00.0",
-            Entry::Link(format!("../../../../devices/{path}")),
-        );
-        let (found, said) = read(tree, scope);
-        assert_eq!((found.gpus.len(), said), (1, vec![]));
-        found
-            .ascent(found.gpus[0].address)
-            .links()
-            .iter()
-            .flatten()
-            .map(|(_, mbps)| *mbps)
-            .min()
-    };
-    for scope in [Scope::Placement, Scope::Full] {
-        assert_eq!(found("0x1002", scope), Some(252_061), "{scope:?}");
-        assert_eq!(
-            found("0x1000", scope),
-            Some(32_000),
-            "another maker's switch that runs slowly, {scope:?}"
-        );
+        for scope in [Scope::Placement, Scope::Full] {
+            let (found, said) = read(tree.clone(), scope);
+            assert_eq!((found.gpus.len(), said), (1, vec![]));
+            let ascent = found.ascent(found.gpus[0].address);
+            let slowest = ascent.links().iter().flatten().map(|(_, mbps)| *mbps).min();
+            assert_eq!(slowest, Some(expected), "{vendor} {scope:?}");
+        }
     }
 }
 
 #[test]
 fn a_port_whose_interface_a_container_has_is_known_from_one_whose_interface_is_here() {
     let model = crate::platform::model("oci-bm-gpu-h100-8").unwrap();
-    let away = |scope, ndev: &str, net: bool| {
+    for (ndev, net, is_away) in [
+        ("net1", &[][..], true),
+        // a name that has just changed
+        ("net1", &["rdma0"], false),
+        // a bond's
+        ("bond0", &[], false),
+    ] {
         let mut made = model.clone();
         for nic in &mut made.nics {
-            nic.netdevs = if net {
-                vec!["rdma0".to_string()]
-            } else {
-                Vec::new()
-            };
-            nic.ports
-                .iter_mut()
-                .for_each(|port| port.netdev = Some(ndev.to_string()));
+            nic.netdevs = texts(net);
+            let ports = nic.ports.iter_mut();
+            ports.for_each(|port| port.netdev = Some(ndev.to_string()));
         }
         let mut tree = synthesise(&made);
-        tree.insert("proc/net/route", Entry::File("Iface".to_string()));
-        tree.insert(
-            "sys/class/net/bond0",
-            Entry::Link("../../devices/virtual/net/bond0".to_string()),
-        );
-        let nics = read(tree, scope).0.nics;
-        let roce = nics
-            .iter()
-            .flat_map(|nic| &nic.ports)
-            .filter(|port| port.link_layer == LinkLayer::Ethernet);
-        let away: BTreeSet<bool> = roce.map(|port| port.other_namespace).collect();
-        assert_eq!(away.len(), 1, "{away:?}");
-        away.first().copied()
-    };
-    for scope in [Scope::Placement, Scope::Full] {
-        assert_eq!(away(scope, "net1", false), Some(true), "{scope:?}");
-        assert_eq!(
-            away(scope, "net1", true),
-            Some(false),
-            "a name that has just changed, {scope:?}"
-        );
-        assert_eq!(
-            away(scope, "bond0", false),
-            Some(false),
-            "a bond's, {scope:?}"
-        );
+        let bond = "sys/class/net/bond0 -> ../../devices/virtual/net/bond0";
+        add(&mut tree, ["proc/net/route=Iface", bond]);
+        for scope in [Scope::Placement, Scope::Full] {
+            let nics = read(tree.clone(), scope).0.nics;
+            let ports = nics.iter().flat_map(|nic| &nic.ports);
+            let roce = ports.filter(|port| port.link_layer == LinkLayer::Ethernet);
+            let away: BTreeSet<bool> = roce.map(|port| port.other_namespace).collect();
+            assert_eq!(away, [is_away].into(), "{ndev} {net:?}, {scope:?}");
+        }
     }
 }

@@ -2,14 +2,7 @@
 
 use super::*;
 
-/// Files below a folder, with their texts.
-fn files(tree: &mut Manifest, folder: &str, files: &[(&str, &str)]) {
-    for (name, text) in files {
-        tree.insert(&format!("{folder}/{name}"), Entry::File(text.to_string()));
-    }
-}
-
-/// Where a device stands, the last of its way left out.
+/// The folder of a device's folder, by its link in a class.
 fn folder(tree: &Manifest, class: &str, name: &str) -> String {
     match tree.get(&format!("sys/class/{class}/{name}")) {
         Some(Entry::Link(to)) => to.rsplit_once('/').unwrap().0.to_string(),
@@ -17,30 +10,30 @@ fn folder(tree: &Manifest, class: &str, name: &str) -> String {
     }
 }
 
-/// A machine of which each NIC has beside it what manages its planes: four active ports, and no character device.
+fn of_root(path: &str) -> String {
+    format!("sys/{}", path.trim_start_matches("../"))
+}
+
+/// A machine of which each NIC has beside it a manager of its planes: four active ports, and no character device.
 fn with_planes(described: &Topology, rate: &str) -> Manifest {
     let mut tree = synthesise(described);
     for (number, nic) in described.nics.iter().enumerate() {
+        let uverbs = nic.uverbs.as_ref().unwrap();
         let class = folder(&tree, "infiniband", &nic.name);
-        let verbs = folder(&tree, "infiniband_verbs", nic.uverbs.as_ref().unwrap());
-        let of_root = |path: &str| format!("sys/{}", path.trim_start_matches("../"));
-        let uverbs = format!("{}/{}", of_root(&verbs), nic.uverbs.as_ref().unwrap());
-        files(&mut tree, &uverbs, &[("ibdev", &nic.name)]);
-        let smi = format!("smi{number}");
-        tree.insert(
-            &format!("sys/class/infiniband/{smi}"),
-            Entry::Link(format!("{class}/{smi}")),
+        let verbs = of_root(&folder(&tree, "infiniband_verbs", uverbs));
+        add(&mut tree, [format!("{verbs}/{uverbs}/ibdev={}", nic.name)]);
+        let smi = format!("{class}/smi{number}");
+        add(
+            &mut tree,
+            [format!("sys/class/infiniband/smi{number} -> {smi}")],
         );
         for port in 1..=4 {
-            let port = format!("{}/{smi}/ports/{port}", of_root(&class));
-            files(
+            let port = format!("{}/ports/{port}", of_root(&smi));
+            let rate = format!("{port}/rate={rate}");
+            let state = format!("{port}/state=4: ACTIVE");
+            add(
                 &mut tree,
-                &port,
-                &[
-                    ("state", "4: ACTIVE"),
-                    ("link_layer", "InfiniBand"),
-                    ("rate", rate),
-                ],
+                [rate, state, format!("{port}/link_layer=InfiniBand")],
             );
         }
     }
@@ -49,46 +42,33 @@ fn with_planes(described: &Topology, rate: &str) -> Manifest {
 
 #[test]
 fn a_device_that_manages_the_planes_of_a_nic_is_no_nic() {
-    let described = crate::platform::model("dgx-h100").unwrap();
     for scope in [Scope::Placement, Scope::Full] {
-        let plain = read(synthesise(&described), scope);
+        let plain = read(synthesise(&h100()), scope).0;
         for rate in ["100 Gb/sec", "400 Gb/sec"] {
-            let mut root = Root::manifest(with_planes(&described, rate));
-            root.record();
-            let (found, _) = discover(&root, scope, Provenance::ThisSystem);
-            let names: Vec<&str> = found.nics.iter().map(|nic| nic.name.as_str()).collect();
-            assert!(found == plain.0, "{rate}, {scope:?}: {names:?}");
-            let recorded = Manifest::parse(&root.recorded().to_string()).unwrap();
-            assert!(read(recorded, scope) == plain, "from a snapshot");
+            let (found, snapshot) = recorded(&with_planes(&h100(), rate), scope);
+            let names = texts(found.nics.iter().map(|nic| &nic.name));
+            assert!(found == plain, "{rate}, {scope:?}: {names:?}");
+            assert!(again(&snapshot, scope) == plain, "from a snapshot");
         }
     }
 }
 
 #[test]
 fn two_devices_of_one_function_that_can_both_be_opened_are_two_nics() {
-    let described = crate::platform::model("dgx-h100").unwrap();
+    let described = h100();
+    let nics = |tree: Manifest| read(tree, Scope::Placement).0.nics.len();
     let mut tree = with_planes(&described, "400 Gb/sec");
-    let first = &described.nics[0];
-    let verbs = folder(&tree, "infiniband_verbs", first.uverbs.as_ref().unwrap());
-    tree.insert(
-        "sys/class/infiniband_verbs/uverbs99",
-        Entry::Link(format!("{verbs}/uverbs99")),
-    );
-    let uverbs = format!("sys/{}/uverbs99", verbs.trim_start_matches("../"));
-    files(&mut tree, &uverbs, &[("ibdev", "smi0")]);
-    assert_eq!(
-        read(tree, Scope::Placement).0.nics.len(),
-        described.nics.len() + 1
-    );
     // a captured tree may not say whose they are
-    let mut tree = with_planes(&described, "400 Gb/sec");
-    let uverbs: Vec<String> = tree.iter().map(|(path, _)| path.to_string()).collect();
-    uverbs
-        .iter()
-        .filter(|path| path.ends_with("/ibdev"))
-        .for_each(|path| files(&mut tree, path.trim_end_matches("/ibdev"), &[("ibdev", "")]));
-    assert_eq!(
-        read(tree, Scope::Placement).0.nics.len(),
-        2 * described.nics.len()
-    );
+    let mut unsaid = tree.clone();
+    for (path, entry) in &mut unsaid.entries {
+        if path.ends_with("/ibdev") {
+            *entry = Entry::File(String::new());
+        }
+    }
+    assert_eq!(nics(unsaid), 2 * described.nics.len());
+    let uverbs = described.nics[0].uverbs.as_ref().unwrap();
+    let ninth = format!("{}/uverbs99", folder(&tree, "infiniband_verbs", uverbs));
+    let link = format!("sys/class/infiniband_verbs/uverbs99 -> {ninth}");
+    add(&mut tree, [link, format!("{}/ibdev=smi0", of_root(&ninth))]);
+    assert_eq!(nics(tree), described.nics.len() + 1);
 }

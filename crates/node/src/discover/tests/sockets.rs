@@ -74,16 +74,10 @@ const TWO: [Option<u32>; 6] = [Some(0), Some(0), Some(0), Some(1), Some(1), Some
 
 /// The NIC of each GPU.
 fn nics(topology: &Topology) -> Vec<String> {
-    let node =
-        nic_placement_core::policy::map(topology, &nic_placement_core::wish::Wish::default());
-    let first = |gpu| {
-        node.gpu(gpu)
-            .choices
-            .first()
-            .map(|choice| node.rail(choice.rail).nic)
-    };
-    let nics = topology.gpu_indices().filter_map(first);
-    nics.map(|nic| topology.nic(nic).name.to_string()).collect()
+    let node = map(topology);
+    let first = |gpu| node.gpu(gpu).choices.first();
+    let firsts = topology.gpu_indices().filter_map(first);
+    texts(firsts.map(|choice| &node.rail(choice.rail).name))
 }
 
 #[test]
@@ -91,12 +85,7 @@ fn clusters_of_one_socket_are_of_one_socket_however_far_apart_they_are() {
     let own = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"];
     let made = clusters(TWO);
     assert_eq!(nics(&made), own);
-    for scope in [
-        Scope::Placement,
-        Scope::Selection,
-        Scope::Cores,
-        Scope::Full,
-    ] {
+    for scope in SCOPES {
         let (found, _) = read(synthesise(&made), scope);
         assert_eq!(nics(&found), own, "{scope:?}");
         let again = from_json(&to_json(&found), Provenance::ThisSystem).unwrap();
@@ -104,16 +93,20 @@ fn clusters_of_one_socket_are_of_one_socket_however_far_apart_they_are() {
     }
 }
 
+fn sockets(topology: &Topology) -> Vec<u32> {
+    let nodes = topology.numa_nodes.iter();
+    nodes
+        .map(|node| topology.socket_of(node.os_index))
+        .collect()
+}
+
 #[test]
 fn sockets_that_are_near_each_other_are_two() {
     let mut eight = Topology::empty("eight sockets", Provenance::ThisSystem);
     for os_index in 0..8 {
-        let far = |other: u32| {
-            if other == os_index {
-                10
-            } else {
-                12 + (other ^ os_index)
-            }
+        let far = |other: u32| match other == os_index {
+            true => 10,
+            false => 12 + (other ^ os_index),
         };
         let (cpus, distances) = ([os_index].into_iter().collect(), (0..8).map(far).collect());
         eight.numa_nodes.push(NumaNode {
@@ -123,19 +116,13 @@ fn sockets_that_are_near_each_other_are_two() {
             package: Some(os_index / 2),
         });
     }
-    let sockets =
-        |topology: &Topology| -> Vec<u32> { (0..8).map(|node| topology.socket_of(node)).collect() };
     assert_eq!(sockets(&eight), [0, 0, 2, 2, 4, 4, 6, 6]);
     // without packages the distances tell as well as they can
-    eight
-        .numa_nodes
-        .iter_mut()
-        .for_each(|node| node.package = None);
+    let nodes = &mut eight.numa_nodes;
+    nodes.iter_mut().for_each(|node| node.package = None);
     assert_eq!(sockets(&eight), [0, 0, 0, 0, 4, 4, 4, 4]);
-    eight
-        .numa_nodes
-        .iter_mut()
-        .for_each(|node| node.distances.clear());
+    let nodes = &mut eight.numa_nodes;
+    nodes.iter_mut().for_each(|node| node.distances.clear());
     assert_eq!(sockets(&eight), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
@@ -145,8 +132,6 @@ fn memory_without_cpus_is_of_the_socket_that_is_nearest_and_of_none_if_two_are()
     for memory in [2, 5] {
         topology.numa_nodes[memory].cpus = Default::default();
     }
-    let sockets =
-        |topology: &Topology| -> Vec<u32> { (0..6).map(|node| topology.socket_of(node)).collect() };
     assert_eq!(sockets(&topology), [0, 0, 0, 3, 3, 3]);
     topology.numa_nodes[5].distances = vec![21, 21, 17, 21, 21, 10];
     assert_eq!(sockets(&topology), [0, 0, 0, 3, 3, 5]);

@@ -36,13 +36,34 @@ fn name(dmi: &Dmi, live: &Topology) -> Option<&'static str> {
     recognise(dmi, live).map(|model| model.name)
 }
 
-fn keep_gpus(live: &mut Topology, count: usize) {
-    live.gpus.truncate(count);
+/// Changes a function; a new address makes another function of it.
+fn edit(live: &mut Topology, address: PciAddress, change: impl FnOnce(&mut PciFunction)) {
+    let mut function = live.pci.get(address).unwrap().clone();
+    change(&mut function);
+    live.pci.insert(function);
 }
 
-fn set_device(live: &mut Topology, address: PciAddress, device: Option<u16>) {
-    let function = live.pci.get(address).unwrap().clone();
-    live.pci.insert(PciFunction { device, ..function });
+/// Every GPU with this device id and model name.
+fn rename(live: &mut Topology, device: Option<u16>, model: Option<&str>) {
+    for gpu in gpu_addresses(live) {
+        edit(live, gpu, |function| function.device = device);
+    }
+    let gpus = live.gpus.iter_mut();
+    gpus.for_each(|gpu| gpu.model = model.map(str::to_string));
+}
+
+/// The first GPU at another address.
+fn move_first(live: &mut Topology, there: PciAddress) {
+    let first = live.gpus[0].address;
+    edit(live, first, |function| function.address = there);
+    live.gpus[0].address = there;
+}
+
+fn stated(live: &Topology) -> Vec<String> {
+    let paths = live.stated_paths.iter();
+    paths
+        .map(|((gpu, nic), path)| format!("{gpu} {nic} {path}"))
+        .collect()
 }
 
 fn address(text: &str) -> PciAddress {
@@ -58,64 +79,42 @@ const ND_H100: &str = "azure-nd96isr-h100-v5";
 #[test]
 fn the_marks_are_those_of_the_models() {
     for model in MODELS {
-        let topology = model.topology().unwrap();
-        assert_eq!(model.gpus, topology.gpus.len(), "{}", model.name);
+        let (name, topology) = (model.name, model.topology().unwrap());
+        assert_eq!(model.gpus, topology.gpus.len(), "{name}");
         for gpu in &topology.gpus {
-            assert_eq!(
-                is_of_kind(&topology, gpu, model),
-                Some(true),
-                "{}",
-                model.name
-            );
+            assert_eq!(is_of_kind(&topology, gpu, model), Some(true), "{name}");
             let id = device(&topology, gpu.address);
             let kind = model.kinds.iter().find(|kind| Some(kind.id) == id).unwrap();
+            let known = gpu.model.as_deref();
             assert!(
-                gpu.model
-                    .as_deref()
-                    .is_none_or(|name| kind.names.contains(&name)),
-                "{}",
-                model.name
+                known.is_none_or(|known| kind.names.contains(&known)),
+                "{name}"
             );
         }
         for nic in model.assumed {
             assert!(
                 topology.nics.iter().any(|known| known.name == *nic),
-                "{}: {nic}",
-                model.name
+                "{name}: {nic}"
             );
         }
-        // sources and marks must agree on what is assumed
-        let assumed = model.sources().unwrap().iter().any(|source| {
-            source.contains("assumed: every PCI address")
-                || source.contains("assumed: PCI addresses")
-        });
-        assert!(!(assumed && model.addresses), "{}", model.name);
+        // sources and marks must agree on the assumed addresses
+        let sources = model.sources().unwrap().join("\n");
+        let assumed = ["assumed: every PCI address", "assumed: PCI addresses"];
+        let is_assumed = assumed.iter().any(|text| sources.contains(text));
+        assert!(!(is_assumed && model.addresses), "{name}");
     }
 }
 
 #[test]
-fn every_machine_with_a_name_is_recognised_by_it_and_its_hardware() {
+fn a_machine_is_recognised_by_its_name_and_hardware_and_without_a_name_by_stated_addresses() {
     for model in MODELS {
         let live = as_seen(model.name);
         for known in model.products {
-            assert_eq!(
-                name(&product(&format!("{known} 920-1")), &live),
-                Some(model.name)
-            );
+            let product = product(&format!("{known} 920-1"));
+            assert_eq!(name(&product, &live), Some(model.name));
         }
-    }
-}
-
-#[test]
-fn without_a_name_only_stated_addresses_tell_a_machine() {
-    for model in MODELS {
         let expected = model.addresses.then_some(model.name);
-        assert_eq!(
-            name(&Dmi::default(), &as_seen(model.name)),
-            expected,
-            "{}",
-            model.name
-        );
+        assert_eq!(name(&Dmi::default(), &live), expected, "{}", model.name);
     }
 }
 
@@ -131,52 +130,36 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
     assert_eq!(name(&azure(), &live), Some(ND_H100));
     let model = known(ND_H100);
     let known = model.topology().unwrap();
-    let said: Vec<String> = supply(&mut live, model)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        said,
-        [
-            "`azure-nd96isr-h100-v5`: recognised by its GPUs, its NICs and its PCI addresses; from its model: \
-          `8` paths and `8` roles"
-        ]
+    let [said] = supply(&mut live, model).try_into().unwrap();
+    let said = said.to_string();
+    assert!(
+        said.starts_with("`azure-nd96isr-h100-v5`: recognised by"),
+        "{said}"
     );
+    assert!(said.ends_with("`8` paths and `8` roles"), "{said}");
     assert_eq!(live.stated_paths, known.stated_paths);
-    let pairs = |topology: &Topology| {
-        let placement = policy::map(topology, &Wish::default());
-        placement
-            .gpus
-            .iter()
-            .map(|gpu| gpu.choices[0].rail.0)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(pairs(&live), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let placement = policy::map(&live, &Wish::default());
+    let rails = placement.gpus.iter().map(|gpu| gpu.choices[0].rail.0);
+    assert!(rails.eq(0..8));
     assert_eq!(supply(&mut live, model), [], "once is enough");
 }
 
 #[test]
-fn what_is_live_stays_as_it_is() {
+fn a_live_fact_stays_as_it_is() {
     let mut live = as_seen(ND_H100);
     live.nics[2].ports[0].state = PortState::Down;
     live.nics[3].ports[0].rate_mbps = Some(100_000);
     live.nics[4].role = Some(NicRole::Storage);
-    live.stated_paths.insert(
-        (address("000c:00:00.0"), address("0108:00:00.0")),
-        PathType::Sys,
-    );
+    let pair = (address("000c:00:00.0"), address("0108:00:00.0"));
+    live.stated_paths.insert(pair, PathType::Sys);
     let before = live.clone();
     supply(&mut live, known(ND_H100));
     assert_eq!(live.nics[4].role, Some(NicRole::Storage));
-    assert_eq!(
-        live.stated_paths[&(address("000c:00:00.0"), address("0108:00:00.0"))],
-        PathType::Sys
-    );
+    assert_eq!(live.stated_paths[&pair], PathType::Sys);
     live.stated_paths = before.stated_paths.clone();
-    live.nics
-        .iter_mut()
-        .zip(&before.nics)
-        .for_each(|(nic, before)| nic.role = before.role);
+    for (nic, before) in live.nics.iter_mut().zip(&before.nics) {
+        nic.role = before.role;
+    }
     assert_eq!(live, before);
 }
 
@@ -185,160 +168,102 @@ fn what_is_live_stays_as_it_is() {
 fn a_live_pix_wins_over_the_model() {
     let mut live = as_seen(ND_H100);
     let (gpu, nic) = (address("0001:00:00.0"), address("0102:00:00.0"));
-    let (up, left, right) = (
-        address("0001:10:00.0"),
-        address("0001:11:00.0"),
-        address("0001:11:01.0"),
-    );
-    live.pci.insert(PciFunction::new(
-        up,
-        PciParent::Host("pci0001:00".parse().unwrap()),
-    ));
-    for (function, parent) in [(left, up), (right, up), (gpu, left), (nic, right)] {
-        let known = live
-            .pci
-            .get(function)
-            .cloned()
-            .unwrap_or(PciFunction::new(function, PciParent::Bridge(parent)));
-        live.pci.insert(PciFunction {
-            parent: PciParent::Bridge(parent),
-            ..known
-        });
+    let up = address("0001:10:00.0");
+    let (left, right) = (address("0001:11:00.0"), address("0001:11:01.0"));
+    let host = PciParent::Host("pci0001:00".parse().unwrap());
+    live.pci.insert(PciFunction::new(up, host));
+    for (at, parent) in [(left, up), (right, up), (gpu, left), (nic, right)] {
+        let parent = PciParent::Bridge(parent);
+        let known = live.pci.get(at).cloned();
+        let known = known.unwrap_or(PciFunction::new(at, parent));
+        live.pci.insert(PciFunction { parent, ..known });
     }
     assert_eq!(live.path_type(gpu, nic), PathType::Pix);
     supply(&mut live, known(ND_H100));
     assert_eq!(live.path_type(gpu, nic), PathType::Pix);
-    assert_eq!(
-        live.path_type(gpu, address("0101:00:00.0")),
-        PathType::Node,
-        "the model's pair of this GPU"
-    );
-    assert_eq!(
-        live.path_type(address("0002:00:00.0"), nic),
-        PathType::Node,
-        "the model's pair of this NIC"
-    );
-    assert_eq!(
-        live.path_type(address("0003:00:00.0"), address("0103:00:00.0")),
-        PathType::Pix
-    );
+    // the model's pairs of this GPU and of this NIC, and an untouched pair
+    for (gpu, nic, path) in [
+        (gpu, address("0101:00:00.0"), PathType::Node),
+        (address("0002:00:00.0"), nic, PathType::Node),
+        (
+            address("0003:00:00.0"),
+            address("0103:00:00.0"),
+            PathType::Pix,
+        ),
+    ] {
+        assert_eq!(live.path_type(gpu, nic), path, "{gpu} {nic}");
+    }
     assert_eq!(live.stated_paths.len(), 6);
 }
 
 #[test]
 fn other_gpus_names_or_clouds_are_other_machines() {
-    let mut live = as_seen("dgx-h100");
-    assert_eq!(name(&product("DGXH100"), &live), Some("dgx-h100"));
-    assert_eq!(
-        name(&product("PowerEdge XE9680"), &live),
-        None,
-        "the same board in another vendor's machine"
-    );
-    let first = live.gpus[0].address;
-    set_device(&mut live, first, Some(0x2335));
-    assert_eq!(
-        name(&product("DGXH100"), &live),
-        None,
-        "one GPU of another kind"
-    );
-    let live = as_seen("dgx-h200");
-    assert_eq!(
-        name(&product("DGXH100"), &live),
-        None,
-        "eight GPUs of another kind"
-    );
-
-    let live = as_seen(ND_H100);
+    let dgx = || as_seen("dgx-h100");
+    let (mut mixed, mut unread) = (dgx(), dgx());
+    let first = mixed.gpus[0].address;
+    edit(&mut mixed, first, |function| function.device = Some(0x2335));
+    let model = unread.gpus[0].model.clone();
+    rename(&mut unread, None, model.as_deref());
+    let mut unknown = unread.clone();
+    rename(&mut unknown, None, None);
     let elsewhere = Dmi {
         vendor: Some("QEMU".to_string()),
         ..azure()
     };
-    assert_eq!(name(&elsewhere, &live), None);
     let another_tag = Dmi {
         chassis_asset_tag: Some("OracleCloud.com".to_string()),
         ..azure()
     };
-    assert_eq!(name(&another_tag, &live), None);
-}
-
-#[test]
-fn a_p5e_with_its_h200_is_the_model_of_a_p5_at_whatever_addresses() {
-    let mut live = as_seen("aws-p5");
-    for gpu in gpu_addresses(&live) {
-        set_device(&mut live, gpu, Some(0x2335));
+    let (mut part, mut fewer) = (as_seen(ND_H100), as_seen("dgx-b200"));
+    part.gpus.truncate(4);
+    fewer.gpus.truncate(4);
+    let mut moved = part.clone();
+    move_first(&mut moved, address("0042:00:00.0"));
+    let (mut h200, mut renumbered) = (as_seen("aws-p5"), as_seen("aws-p5"));
+    rename(&mut h200, Some(0x2335), Some("NVIDIA H200"));
+    rename(&mut renumbered, Some(0x2335), Some("NVIDIA H200"));
+    move_first(&mut renumbered, address("0042:00:00.0"));
+    for (dmi, live, expected) in [
+        (product("DGXH100"), &dgx(), Some("dgx-h100")),
+        // the same board in the machine of another vendor
+        (product("PowerEdge XE9680"), &dgx(), None),
+        // one GPU of another kind, and eight
+        (product("DGXH100"), &mixed, None),
+        (product("DGXH100"), &as_seen("dgx-h200"), None),
+        (azure(), &as_seen(ND_H100), Some(ND_H100)),
+        (elsewhere, &as_seen(ND_H100), None),
+        (another_tag, &as_seen(ND_H100), None),
+        // a P5e has the model of a P5, at whatever addresses
+        (product("p5e.48xlarge"), &h200, Some("aws-p5")),
+        (product("p5e.48xlarge"), &renumbered, Some("aws-p5")),
+        // by the GPUs' names, where the ids were not read
+        (Dmi::default(), &unread, Some("dgx-h100")),
+        (product("DGXH200"), &unread, None),
+        // without both, a DGX H100 and a DGX H200 are alike
+        (Dmi::default(), &unknown, None),
+        (product("DGXH200"), &unknown, Some("dgx-h200")),
+        // a part of the GPUs, by name and place together
+        (azure(), &part, Some(ND_H100)),
+        (azure(), &moved, None),
+        // its model's addresses are assumed
+        (product("DGXB200"), &fewer, None),
+    ] {
+        assert_eq!(
+            name(&dmi, live),
+            expected,
+            "{:?} {:?}",
+            dmi.product,
+            live.gpus[0]
+        );
     }
-    live.gpus
-        .iter_mut()
-        .for_each(|gpu| gpu.model = Some("NVIDIA H200".to_string()));
-    assert_eq!(name(&product("p5e.48xlarge"), &live), Some("aws-p5"));
-    let first = live.pci.get(live.gpus[0].address).unwrap().clone();
-    live.gpus[0].address = address("0042:00:00.0");
-    live.pci.insert(PciFunction {
-        address: live.gpus[0].address,
-        ..first
-    });
-    assert_eq!(name(&product("p5e.48xlarge"), &live), Some("aws-p5"));
-}
-
-#[test]
-fn gpus_are_known_by_their_names_where_nobody_read_their_ids_and_prove_nothing_without_both() {
-    let mut live = as_seen("dgx-h100");
-    for gpu in gpu_addresses(&live) {
-        set_device(&mut live, gpu, None);
-    }
-    assert_eq!(name(&Dmi::default(), &live), Some("dgx-h100"));
-    assert_eq!(name(&product("DGXH200"), &live), None, "H100 in a DGX H200");
-    live.gpus.iter_mut().for_each(|gpu| gpu.model = None);
-    assert_eq!(
-        name(&Dmi::default(), &live),
-        None,
-        "a DGX H100 and a DGX H200 are alike then"
-    );
-    assert_eq!(name(&product("DGXH200"), &live), Some("dgx-h200"));
-}
-
-#[test]
-fn a_part_of_the_gpus_is_known_by_name_and_place_together() {
-    let mut live = as_seen(ND_H100);
-    keep_gpus(&mut live, 4);
-    assert_eq!(name(&azure(), &live), Some(ND_H100));
-    supply(&mut live, known(ND_H100));
-    let pairs: Vec<_> = live
-        .stated_paths
-        .iter()
-        .map(|((gpu, nic), path)| format!("{gpu} {nic} {path}"))
-        .collect();
-    assert_eq!(
-        pairs,
-        [
-            "0001:00:00.0 0101:00:00.0 PIX",
-            "0002:00:00.0 0102:00:00.0 PIX",
-            "0003:00:00.0 0103:00:00.0 PIX",
-            "0008:00:00.0 0104:00:00.0 PIX"
-        ]
-    );
-
-    let mut moved = as_seen(ND_H100);
-    keep_gpus(&mut moved, 4);
-    let there = address("0042:00:00.0");
-    moved.pci.insert(PciFunction {
-        address: there,
-        ..moved.pci.get(moved.gpus[0].address).unwrap().clone()
-    });
-    moved.gpus[0].address = there;
-    assert_eq!(
-        name(&azure(), &moved),
-        None,
-        "a GPU that the machine does not have there"
-    );
-
-    let mut fewer = as_seen("dgx-b200");
-    keep_gpus(&mut fewer, 4);
-    assert_eq!(
-        name(&product("DGXB200"), &fewer),
-        None,
-        "its model's addresses are assumed"
-    );
+    supply(&mut part, known(ND_H100));
+    let pairs = [
+        "0001:00:00.0 0101:00:00.0 PIX",
+        "0002:00:00.0 0102:00:00.0 PIX",
+        "0003:00:00.0 0103:00:00.0 PIX",
+        "0008:00:00.0 0104:00:00.0 PIX",
+    ];
+    assert_eq!(stated(&part), pairs);
 }
 
 #[test]
@@ -346,10 +271,8 @@ fn more_gpus_or_none_are_no_known_machine() {
     let mut live = as_seen("gb200-nvl72");
     let mut more = live.gpus[0].clone();
     more.address = address("0028:01:00.0");
-    live.pci.insert(PciFunction {
-        address: more.address,
-        ..live.pci.get(live.gpus[0].address).unwrap().clone()
-    });
+    let first = live.gpus[0].address;
+    edit(&mut live, first, |function| function.address = more.address);
     live.gpus.push(more);
     assert_eq!(name(&Dmi::default(), &live), None);
     live.gpus.clear();
@@ -370,14 +293,11 @@ fn a_dgx_shows_its_switches_and_gets_roles_only() {
 
     // other bus numbers, the same names: the roles are still found
     let mut renumbered = as_seen("dgx-h100");
-    for nic in &mut renumbered.nics {
-        let old = nic.address.unwrap();
+    for nth in 0..renumbered.nics.len() {
+        let old = renumbered.nics[nth].address.unwrap();
         let new = PciAddress { domain: 1, ..old };
-        renumbered.pci.insert(PciFunction {
-            address: new,
-            ..renumbered.pci.get(old).unwrap().clone()
-        });
-        nic.address = Some(new);
+        edit(&mut renumbered, old, |function| function.address = new);
+        renumbered.nics[nth].address = Some(new);
     }
     supply(&mut renumbered, model);
     assert_eq!(roles(&renumbered), roles(&known));
@@ -387,19 +307,14 @@ fn a_dgx_shows_its_switches_and_gets_roles_only() {
 fn assumed_addresses_supply_nothing() {
     let mut live = as_seen("dgx-b200");
     // another NIC stands where the model assumes a BlueField-3
-    let storage = live
-        .nics
-        .iter()
-        .position(|nic| nic.name == "mlx5_5")
-        .unwrap();
+    let at = live.nics.iter().position(|nic| nic.name == "mlx5_5");
+    let storage = at.unwrap();
     live.nics[storage].name = "mlx5_40".parse().unwrap();
     supply(&mut live, known("dgx-b200"));
     assert_eq!(live.nics[storage].role, None);
     assert!(live.stated_paths.is_empty());
-    assert_eq!(
-        live.nics.iter().filter(|nic| nic.role.is_some()).count(),
-        11
-    );
+    let with_role = live.nics.iter().filter(|nic| nic.role.is_some());
+    assert_eq!(with_role.count(), 11);
 }
 
 /// A g5.48xlarge's kernel names no NUMA node for the EFA device, but shows everything on one root.
@@ -407,10 +322,7 @@ fn assumed_addresses_supply_nothing() {
 fn a_live_phb_is_not_made_farther() {
     let mut live = as_seen("aws-g5");
     let efa = address("0000:00:15.0");
-    live.pci.insert(PciFunction {
-        numa_node: None,
-        ..live.pci.get(efa).unwrap().clone()
-    });
+    edit(&mut live, efa, |function| function.numa_node = None);
     supply(&mut live, known("aws-g5"));
     assert!(live.stated_paths.is_empty());
     assert_eq!(live.nics[0].role, Some(NicRole::Compute));
@@ -421,27 +333,14 @@ fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
     let mut live = as_seen("azure-nd128isr-gb300-v6");
     let model = known("azure-nd128isr-gb300-v6");
     let (lost, moved) = (address("0101:00:00.0"), address("0102:00:00.0"));
-    live.pci.insert(PciFunction {
-        numa_node: None,
-        ..live.pci.get(lost).unwrap().clone()
-    });
-    live.pci.insert(PciFunction {
-        numa_node: Some(1),
-        ..live.pci.get(moved).unwrap().clone()
-    });
+    edit(&mut live, lost, |function| function.numa_node = None);
+    edit(&mut live, moved, |function| function.numa_node = Some(1));
     supply(&mut live, model);
-    let stated: Vec<_> = live
-        .stated_paths
-        .iter()
-        .map(|((gpu, nic), path)| format!("{gpu} {nic} {path}"))
-        .collect();
-    assert_eq!(
-        stated,
-        [
-            "0008:06:00.0 0101:00:00.0 NODE",
-            "0009:06:00.0 0101:00:00.0 NODE"
-        ]
-    );
+    let both = [
+        "0008:06:00.0 0101:00:00.0 NODE",
+        "0009:06:00.0 0101:00:00.0 NODE",
+    ];
+    assert_eq!(stated(&live), both);
 }
 
 #[test]
@@ -458,8 +357,8 @@ fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
             "{}",
             known.name
         );
-        let hides =
-            known.stated_paths.len() + known.nics.iter().filter(|nic| nic.role.is_some()).count();
+        let roles = known.nics.iter().filter(|nic| nic.role.is_some()).count();
+        let hides = known.stated_paths.len() + roles;
         assert!(hides > 0 || after == before, "{}", known.name);
     }
 }

@@ -6,297 +6,114 @@ use crate::platform::{MODELS, model};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
-use nic_placement_topology::order::Order;
+use nic_placement_topology::order;
 use nic_placement_topology::{NicKind, NicRole, PathType, Topology};
 
-/// What a source states of one machine.
-struct Stated {
-    machine: &'static str,
-    source: &'static str,
-    /// GPUs by index and the NICs that are nearest to each of them
-    groups: &'static [(&'static [usize], &'static [&'static str])],
-    path: PathType,
+/// The NICs nearest to each GPU by the source above it: the machine, their path, and for groups of
+/// GPUs (or a group list's name) their NICs.
+const STATED: &[&str] = &[
+    // kubernetes-sigs/dranet, examples/aws_eks_examples/gpu-efa; aws/aws-ofi-nccl,
+    // topology/p4d-24xl-topo.xml
+    "aws-p4d PIX 0,1=rdmap16s27 2,3=rdmap32s27 4,5=rdmap144s27 6,7=rdmap160s27",
+    // ai-dynamo/nixl, topo/p5.48xl-topo.xml; four on each switch: aws/aws-ofi-nccl,
+    // topology/p5.48xl-topo.xml of 2023
+    "aws-p5 PIX 0=rdmap79s0,rdmap80s0,rdmap81s0,rdmap82s0 \
+     1=rdmap96s0,rdmap97s0,rdmap98s0,rdmap99s0 2=rdmap113s0,rdmap114s0,rdmap115s0,rdmap116s0 \
+     3=rdmap130s0,rdmap131s0,rdmap132s0,rdmap133s0 4=rdmap147s0,rdmap148s0,rdmap149s0,rdmap150s0 \
+     5=rdmap164s0,rdmap165s0,rdmap166s0,rdmap167s0 6=rdmap181s0,rdmap182s0,rdmap183s0,rdmap184s0 \
+     7=rdmap198s0,rdmap199s0,rdmap200s0,rdmap201s0",
+    // ai-dynamo/nixl, test/unit/utils/libfabric: libfabric_topology_test.cpp and
+    // topo/p5en.48xl-topo.xml
+    "aws-p5en PIX 0,1=rdmap85s0,rdmap86s0,rdmap87s0,rdmap88s0 \
+     2,3=rdmap110s0,rdmap111s0,rdmap112s0,rdmap113s0 \
+     4,5=rdmap135s0,rdmap136s0,rdmap137s0,rdmap138s0 \
+     6,7=rdmap160s0,rdmap161s0,rdmap162s0,rdmap163s0",
+    // ai-dynamo/nixl, topo/p6-b200.48xl-topo.xml; two and two on each switch: aws/aws-ofi-nccl,
+    // src/platform-aws.cpp
+    "aws-p6-b200 PIX 0,1=rdmap79s0,rdmap80s0 2,3=rdmap96s0,rdmap97s0 4,5=rdmap113s0,rdmap114s0 \
+     6,7=rdmap132s0,rdmap133s0",
+    // aws/aws-ofi-nccl, tests/unit/fixtures/topology/p6-b300/topology.xml
+    "aws-p6-b300 PIX 0=rdmap86s0,rdmap87s0 1=rdmap101s0,rdmap102s0 2=rdmap116s0,rdmap117s0 \
+     3=rdmap131s0,rdmap132s0 4=rdmap146s0,rdmap147s0 5=rdmap161s0,rdmap162s0 \
+     6=rdmap176s0,rdmap177s0 7=rdmap191s0,rdmap192s0",
+    // aws/aws-ofi-nccl, topology/g5.48xl-topo.xml and pull request 873
+    "aws-g5 NODE 4,5,6,7=rdmap0s21",
+    // Azure/azhpc-images, topology/ndv4-topo.xml
+    "azure-nd96asr-a100-v4 PIX two-to-two",
+    // Azure/azhpc-images, topology/ndv5-topo.xml
+    "azure-nd96isr-h100-v5 PIX one-to-one",
+    // Azure/azhpc-images, topology/ndv5-topo.xml
+    "azure-nd96isr-h200-v5 PIX one-to-one",
+    // kubernetes-sigs/dranet, examples/azure_aks_examples/gb300
+    "azure-nd128isr-gb300-v6 NODE 0,1=mlx5_0,mlx5_1 2,3=mlx5_2,mlx5_3",
+    // oracle-quickstart/oci-hpc, samples/gpu/H100-topology.xml and check_gpu_setup.py
+    "oci-bm-gpu-h100-8 PXB 0=mlx5_0,mlx5_1 1=mlx5_3,mlx5_4 2=mlx5_5,mlx5_6 3=mlx5_7,mlx5_8 \
+     4=mlx5_9,mlx5_10 5=mlx5_12,mlx5_13 6=mlx5_14,mlx5_15 7=mlx5_16,mlx5_17",
+    // oracle-quickstart/oci-hpc, check_gpu_setup.py
+    "oci-bm-gpu-h200-8 PIX dgx-h100",
+    // NVIDIA/nvidia-resiliency-ext, get_gb200_static_mapping; which of the two of a CPU is the
+    // index's order
+    "gb200-nvl72 NODE 0,1=mlx5_0,mlx5_1 2,3=mlx5_3,mlx5_4",
+    // kubernetes-sigs/dranet, examples/azure_aks_examples/gb300, for the same tray as a guest
+    "gb300-nvl72 NODE 0,1=mlx5_0,mlx5_1 2,3=mlx5_2,mlx5_3",
+    // kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md
+    "gke-a4 PIX two-to-two",
+    // kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md
+    "gke-a3-ultra PIX two-to-two",
+    // `nvidia-smi topo -m` of a DGX A100, vllm-project/vllm issue 6199
+    "dgx-a100 PXB two-to-two",
+    // NVIDIA DGX H100/H200 User Guide, network modules; NCCL logs with
+    // NCCL_IB_HCA=mlx5_0,3,4,5,6,9,10,11
+    "dgx-h100 PIX dgx-h100",
+    // NVIDIA DGX H100/H200 User Guide, network modules
+    "dgx-h200 PIX dgx-h100",
+    // `nvidia-smi topo -m`, vllm-project/vllm issue 20862
+    "dgx-b200 PIX 0=mlx5_4 1=mlx5_7 2=mlx5_8 3=mlx5_9 4=mlx5_10 5=mlx5_13 6=mlx5_14 7=mlx5_15",
+    // linux-rdma/rdma-core, kernel-boot/rdma_topo; `nvidia-smi topo -m`, deepseek-ai/DeepEP issue
+    // 590
+    "dgx-b300 PXB dgx-h100",
+    // NVIDIA/k8s-launch-kit, preset for the DGX Spark
+    "dgx-spark NODE 0=rocep1s0f0,rocep1s0f1,roceP2p1s0f0,roceP2p1s0f1",
+    // ROCm/rccl, tools/topo_expl/models/topo_8p_940.xml
+    "mi300x-8 PXB one-to-one",
+    // ICON run scripts: GPU i uses mlx5_i
+    "juwels-booster PIX 0=mlx5_0 1=mlx5_1 2=mlx5_2 3=mlx5_3",
+];
+
+fn group_list(name: &str) -> Option<&'static str> {
+    match name {
+        "dgx-h100" => {
+            Some("0=mlx5_0 1=mlx5_3 2=mlx5_4 3=mlx5_5 4=mlx5_6 5=mlx5_9 6=mlx5_10 7=mlx5_11")
+        }
+        "one-to-one" => {
+            Some("0=mlx5_0 1=mlx5_1 2=mlx5_2 3=mlx5_3 4=mlx5_4 5=mlx5_5 6=mlx5_6 7=mlx5_7")
+        }
+        "two-to-two" => {
+            Some("0,1=mlx5_0,mlx5_1 2,3=mlx5_2,mlx5_3 4,5=mlx5_4,mlx5_5 6,7=mlx5_6,mlx5_7")
+        }
+        _ => None,
+    }
 }
 
-const DGX_H100: &[(&[usize], &[&str])] = &[
-    (&[0], &["mlx5_0"]),
-    (&[1], &["mlx5_3"]),
-    (&[2], &["mlx5_4"]),
-    (&[3], &["mlx5_5"]),
-    (&[4], &["mlx5_6"]),
-    (&[5], &["mlx5_9"]),
-    (&[6], &["mlx5_10"]),
-    (&[7], &["mlx5_11"]),
-];
+/// Each machine with the path, and the GPUs and NICs of each group.
+fn stated() -> impl Iterator<Item = (&'static str, String, Vec<(Vec<usize>, Vec<&'static str>)>)> {
+    STATED.iter().chain(sites::STATED).map(|row| {
+        let mut words = row.split(' ');
+        let (machine, path) = (words.next().unwrap(), words.next().unwrap());
+        let words: Vec<&str> = words
+            .flat_map(|word| group_list(word).unwrap_or(word).split(' '))
+            .collect();
+        let groups = words.into_iter().map(|word| {
+            let (gpus, nics) = word.split_once('=').unwrap();
+            let gpus = gpus.split(',').map(|gpu| gpu.parse().unwrap());
+            (gpus.collect(), nics.split(',').collect())
+        });
+        (machine, path.to_string(), groups.collect())
+    })
+}
 
-const ONE_TO_ONE: &[(&[usize], &[&str])] = &[
-    (&[0], &["mlx5_0"]),
-    (&[1], &["mlx5_1"]),
-    (&[2], &["mlx5_2"]),
-    (&[3], &["mlx5_3"]),
-    (&[4], &["mlx5_4"]),
-    (&[5], &["mlx5_5"]),
-    (&[6], &["mlx5_6"]),
-    (&[7], &["mlx5_7"]),
-];
-
-const TWO_TO_TWO: &[(&[usize], &[&str])] = &[
-    (&[0, 1], &["mlx5_0", "mlx5_1"]),
-    (&[2, 3], &["mlx5_2", "mlx5_3"]),
-    (&[4, 5], &["mlx5_4", "mlx5_5"]),
-    (&[6, 7], &["mlx5_6", "mlx5_7"]),
-];
-
-const STATED: &[Stated] = &[
-    Stated {
-        machine: "aws-p4d",
-        source: "kubernetes-sigs/dranet, examples/aws_eks_examples/gpu-efa; aws/aws-ofi-nccl, topology/p4d-24xl-topo.xml",
-        groups: &[
-            (&[0, 1], &["rdmap16s27"]),
-            (&[2, 3], &["rdmap32s27"]),
-            (&[4, 5], &["rdmap144s27"]),
-            (&[6, 7], &["rdmap160s27"]),
-        ],
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "aws-p5",
-        source: "ai-dynamo/nixl, topo/p5.48xl-topo.xml; four on each switch: aws/aws-ofi-nccl, topology/p5.48xl-topo.xml of 2023",
-        groups: &[
-            (&[0], &["rdmap79s0", "rdmap80s0", "rdmap81s0", "rdmap82s0"]),
-            (&[1], &["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]),
-            (
-                &[2],
-                &["rdmap113s0", "rdmap114s0", "rdmap115s0", "rdmap116s0"],
-            ),
-            (
-                &[3],
-                &["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"],
-            ),
-            (
-                &[4],
-                &["rdmap147s0", "rdmap148s0", "rdmap149s0", "rdmap150s0"],
-            ),
-            (
-                &[5],
-                &["rdmap164s0", "rdmap165s0", "rdmap166s0", "rdmap167s0"],
-            ),
-            (
-                &[6],
-                &["rdmap181s0", "rdmap182s0", "rdmap183s0", "rdmap184s0"],
-            ),
-            (
-                &[7],
-                &["rdmap198s0", "rdmap199s0", "rdmap200s0", "rdmap201s0"],
-            ),
-        ],
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "aws-p5en",
-        source: "ai-dynamo/nixl, test/unit/utils/libfabric: libfabric_topology_test.cpp and topo/p5en.48xl-topo.xml",
-        groups: &[
-            (
-                &[0, 1],
-                &["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"],
-            ),
-            (
-                &[2, 3],
-                &["rdmap110s0", "rdmap111s0", "rdmap112s0", "rdmap113s0"],
-            ),
-            (
-                &[4, 5],
-                &["rdmap135s0", "rdmap136s0", "rdmap137s0", "rdmap138s0"],
-            ),
-            (
-                &[6, 7],
-                &["rdmap160s0", "rdmap161s0", "rdmap162s0", "rdmap163s0"],
-            ),
-        ],
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "aws-p6-b200",
-        source: "ai-dynamo/nixl, topo/p6-b200.48xl-topo.xml; two and two on each switch: aws/aws-ofi-nccl, src/platform-aws.cpp",
-        groups: &[
-            (&[0, 1], &["rdmap79s0", "rdmap80s0"]),
-            (&[2, 3], &["rdmap96s0", "rdmap97s0"]),
-            (&[4, 5], &["rdmap113s0", "rdmap114s0"]),
-            (&[6, 7], &["rdmap132s0", "rdmap133s0"]),
-        ],
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "aws-p6-b300",
-        source: "aws/aws-ofi-nccl, tests/unit/fixtures/topology/p6-b300/topology.xml",
-        groups: &[
-            (&[0], &["rdmap86s0", "rdmap87s0"]),
-            (&[1], &["rdmap101s0", "rdmap102s0"]),
-            (&[2], &["rdmap116s0", "rdmap117s0"]),
-            (&[3], &["rdmap131s0", "rdmap132s0"]),
-            (&[4], &["rdmap146s0", "rdmap147s0"]),
-            (&[5], &["rdmap161s0", "rdmap162s0"]),
-            (&[6], &["rdmap176s0", "rdmap177s0"]),
-            (&[7], &["rdmap191s0", "rdmap192s0"]),
-        ],
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "aws-g5",
-        source: "aws/aws-ofi-nccl, topology/g5.48xl-topo.xml and pull request 873",
-        groups: &[(&[4, 5, 6, 7], &["rdmap0s21"])],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "azure-nd96asr-a100-v4",
-        source: "Azure/azhpc-images, topology/ndv4-topo.xml",
-        groups: TWO_TO_TWO,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "azure-nd96isr-h100-v5",
-        source: "Azure/azhpc-images, topology/ndv5-topo.xml",
-        groups: ONE_TO_ONE,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "azure-nd96isr-h200-v5",
-        source: "Azure/azhpc-images, topology/ndv5-topo.xml",
-        groups: ONE_TO_ONE,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "azure-nd128isr-gb300-v6",
-        source: "kubernetes-sigs/dranet, examples/azure_aks_examples/gb300",
-        groups: &[
-            (&[0, 1], &["mlx5_0", "mlx5_1"]),
-            (&[2, 3], &["mlx5_2", "mlx5_3"]),
-        ],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "oci-bm-gpu-h100-8",
-        source: "oracle-quickstart/oci-hpc, samples/gpu/H100-topology.xml and check_gpu_setup.py",
-        groups: &[
-            (&[0], &["mlx5_0", "mlx5_1"]),
-            (&[1], &["mlx5_3", "mlx5_4"]),
-            (&[2], &["mlx5_5", "mlx5_6"]),
-            (&[3], &["mlx5_7", "mlx5_8"]),
-            (&[4], &["mlx5_9", "mlx5_10"]),
-            (&[5], &["mlx5_12", "mlx5_13"]),
-            (&[6], &["mlx5_14", "mlx5_15"]),
-            (&[7], &["mlx5_16", "mlx5_17"]),
-        ],
-        path: PathType::Pxb,
-    },
-    Stated {
-        machine: "oci-bm-gpu-h200-8",
-        source: "oracle-quickstart/oci-hpc, check_gpu_setup.py",
-        groups: DGX_H100,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "gb200-nvl72",
-        source: "NVIDIA/nvidia-resiliency-ext, get_gb200_static_mapping; which of the two of a CPU is the index's order",
-        groups: &[
-            (&[0, 1], &["mlx5_0", "mlx5_1"]),
-            (&[2, 3], &["mlx5_3", "mlx5_4"]),
-        ],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "gb300-nvl72",
-        source: "kubernetes-sigs/dranet, examples/azure_aks_examples/gb300, for the same tray as a guest",
-        groups: &[
-            (&[0, 1], &["mlx5_0", "mlx5_1"]),
-            (&[2, 3], &["mlx5_2", "mlx5_3"]),
-        ],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "gke-a4",
-        source: "kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md",
-        groups: TWO_TO_TWO,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "gke-a3-ultra",
-        source: "kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md",
-        groups: TWO_TO_TWO,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "dgx-a100",
-        source: "`nvidia-smi topo -m` of a DGX A100, vllm-project/vllm issue 6199",
-        groups: TWO_TO_TWO,
-        path: PathType::Pxb,
-    },
-    Stated {
-        machine: "dgx-h100",
-        source: "NVIDIA DGX H100/H200 User Guide, network modules; NCCL logs with NCCL_IB_HCA=mlx5_0,3,4,5,6,9,10,11",
-        groups: DGX_H100,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "dgx-h200",
-        source: "NVIDIA DGX H100/H200 User Guide, network modules",
-        groups: DGX_H100,
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "dgx-b200",
-        source: "`nvidia-smi topo -m`, vllm-project/vllm issue 20862",
-        groups: &[
-            (&[0], &["mlx5_4"]),
-            (&[1], &["mlx5_7"]),
-            (&[2], &["mlx5_8"]),
-            (&[3], &["mlx5_9"]),
-            (&[4], &["mlx5_10"]),
-            (&[5], &["mlx5_13"]),
-            (&[6], &["mlx5_14"]),
-            (&[7], &["mlx5_15"]),
-        ],
-        path: PathType::Pix,
-    },
-    Stated {
-        machine: "dgx-b300",
-        source: "linux-rdma/rdma-core, kernel-boot/rdma_topo; `nvidia-smi topo -m`, deepseek-ai/DeepEP issue 590",
-        groups: DGX_H100,
-        path: PathType::Pxb,
-    },
-    Stated {
-        machine: "dgx-spark",
-        source: "NVIDIA/k8s-launch-kit, preset for the DGX Spark",
-        groups: &[(
-            &[0],
-            &["rocep1s0f0", "rocep1s0f1", "roceP2p1s0f0", "roceP2p1s0f1"],
-        )],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "mi300x-8",
-        source: "ROCm/rccl, tools/topo_expl/models/topo_8p_940.xml",
-        groups: ONE_TO_ONE,
-        path: PathType::Pxb,
-    },
-    Stated {
-        machine: "juwels-booster",
-        source: "ICON run scripts: GPU i uses mlx5_i",
-        groups: &[
-            (&[0], &["mlx5_0"]),
-            (&[1], &["mlx5_1"]),
-            (&[2], &["mlx5_2"]),
-            (&[3], &["mlx5_3"]),
-        ],
-        path: PathType::Pix,
-    },
-];
-
-/// Models without pairs, and the reason among their sources.
-const WITHOUT_PAIRS: [(&str, &str); 1] = [(
-    "gke-a3-mega",
-    "no public document says which GPU and which gVNIC share a switch",
-)];
+/// A model without pairs, and the reason among its sources.
+const WITHOUT_PAIRS: (&str, &str) = ("gke-a3-mega", "and which gVNIC share a");
 
 /// Models whose facts have tests of their own below, and one with a single GPU and NIC.
 const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"];
@@ -304,21 +121,14 @@ const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"]
 #[test]
 fn every_model_has_a_test_of_its_stated_pairs_or_says_that_none_are_stated() {
     for model in MODELS {
-        let without = WITHOUT_PAIRS.iter().find(|(name, _)| *name == model.name);
+        let is_without = WITHOUT_PAIRS.0 == model.name;
         let sources = model.sources().unwrap().join("\n");
+        assert!(!is_without || sources.contains(WITHOUT_PAIRS.1));
+        let is_stated = stated().any(|(machine, ..)| machine == model.name);
+        let is_tested = is_stated || TESTED_BELOW.contains(&model.name);
         assert!(
-            without.is_none_or(|(_, reason)| sources.contains(reason)),
-            "{}",
-            model.name
-        );
-        let stated = STATED
-            .iter()
-            .chain(sites::STATED)
-            .any(|stated| stated.machine == model.name);
-        let is_tested = stated || TESTED_BELOW.contains(&model.name);
-        assert!(
-            is_tested != without.is_some(),
-            "{}: a row of STATED, or of WITHOUT_PAIRS",
+            is_tested != is_without,
+            "{}: a row, or WITHOUT_PAIRS",
             model.name
         );
     }
@@ -330,23 +140,17 @@ fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
         .nics
         .iter()
         .filter(|nic| nic.role == Some(NicRole::Compute));
-    let kinds: Vec<(PathType, &str)> = fabric
-        .map(|nic| {
-            (
-                topology.path_type(topology.gpus[gpu].address, nic.address.unwrap()),
-                nic.name.as_str(),
-            )
-        })
-        .collect();
+    let own = topology.gpus[gpu].address;
+    let kinds = fabric.map(|nic| {
+        (
+            topology.path_type(own, nic.address.unwrap()),
+            nic.name.as_str(),
+        )
+    });
+    let kinds: Vec<(PathType, &str)> = kinds.collect();
     let best = kinds.iter().map(|(kind, _)| *kind).min().unwrap();
-    (
-        best,
-        kinds
-            .into_iter()
-            .filter(|(kind, _)| *kind == best)
-            .map(|(_, name)| name)
-            .collect(),
-    )
+    let names = kinds.into_iter().filter(|(kind, _)| *kind == best);
+    (best, names.map(|(_, name)| name).collect())
 }
 
 fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
@@ -357,19 +161,14 @@ fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
 }
 
 #[test]
-fn each_gpu_has_the_nics_nearest_that_somebody_states() {
-    for stated in STATED.iter().chain(sites::STATED) {
-        let topology = model(stated.machine).unwrap();
-        for (gpus, nics) in stated.groups {
-            for &gpu in *gpus {
-                let found = nearest(&topology, gpu);
-                assert_eq!(
-                    found,
-                    (stated.path, nics.to_vec()),
-                    "{}: {}",
-                    stated.machine,
-                    stated.source
-                );
+fn each_gpu_has_the_nics_nearest_that_a_source_states() {
+    for (machine, path, groups) in stated() {
+        let topology = model(machine).unwrap();
+        for (gpus, nics) in groups {
+            for gpu in gpus {
+                let (found, names) = nearest(&topology, gpu);
+                assert_eq!(found.to_string(), path, "{machine}: GPU {gpu}");
+                assert_eq!(names, nics, "{machine}: GPU {gpu}");
             }
         }
     }
@@ -377,38 +176,31 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
 
 #[test]
 fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
-    for stated in STATED.iter().chain(sites::STATED) {
-        let topology = model(stated.machine).unwrap();
+    for (machine, _, groups) in stated() {
+        let topology = model(machine).unwrap();
         let placement = policy::map(&topology, &Wish::default());
-        assert_eq!(placement.diagnostics, [], "{}", stated.machine);
+        assert_eq!(placement.diagnostics, [], "{machine}");
         if topology.nics.iter().any(|nic| nic.kind != NicKind::Verbs) {
             // libfabric's own providers choose these
-            assert!(placement.rails.is_empty(), "{}", stated.machine);
+            assert!(placement.rails.is_empty(), "{machine}");
             continue;
         }
-        for (gpus, nics) in stated.groups {
+        for (gpus, nics) in groups {
             let part = (nics.len() / gpus.len()).max(1);
             let of_gpu = |&gpu: &usize| {
                 let choices = &placement.gpus[gpu].choices;
-                assert_eq!(choices.len(), part, "{}: GPU {gpu}", stated.machine);
+                assert_eq!(choices.len(), part, "{machine}: GPU {gpu}");
                 choices
                     .iter()
                     .map(|choice| placement.rail(choice.rail).name.as_str())
             };
-            let mut used: Vec<&str> = gpus.iter().flat_map(of_gpu).collect();
+            let used = order::set(gpus.iter().flat_map(of_gpu));
             assert!(
                 used.iter().all(|nic| nics.contains(nic)),
-                "{}: {used:?}",
-                stated.machine
+                "{machine}: {used:?}"
             );
-            used.order();
-            used.dedup();
-            assert_eq!(
-                used.len(),
-                (part * gpus.len()).min(nics.len()),
-                "{}: {used:?}",
-                stated.machine
-            );
+            let expected = (part * gpus.len()).min(nics.len());
+            assert_eq!(used.len(), expected, "{machine}: {used:?}");
         }
     }
 }
@@ -424,27 +216,14 @@ fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
 fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
     let topology = model("azure-nd96isr-h100-v5").unwrap();
     let placement = policy::map(&topology, &Wish::default());
-    for (gpu, (address, nic)) in [
-        ("0001:00:00.0", "mlx5_0"),
-        ("0002:00:00.0", "mlx5_1"),
-        ("0003:00:00.0", "mlx5_2"),
-        ("0008:00:00.0", "mlx5_3"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        assert_eq!(
-            (
-                topology.gpus[gpu].address.to_string().as_str(),
-                chosen(&placement, gpu)
-            ),
-            (address, nic)
-        );
-        let nic = topology
-            .nics
-            .iter()
-            .find(|known| known.name == nic)
-            .unwrap();
+    let expected = ["0001", "0002", "0003", "0008"]
+        .into_iter()
+        .zip(["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]);
+    for (gpu, (domain, name)) in expected.enumerate() {
+        let address = topology.gpus[gpu].address.to_string();
+        assert_eq!(address, format!("{domain}:00:00.0"));
+        assert_eq!(chosen(&placement, gpu), name);
+        let nic = topology.nics.iter().find(|nic| nic.name == name).unwrap();
         assert_eq!(topology.numa_node_of(nic.address.unwrap()), Some(0));
     }
 }
@@ -476,14 +255,16 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
         assert_eq!(chosen(&placement, gpu), near);
     }
     assert_eq!(placement.excluded.len(), 2);
-    let without_roles = {
-        let mut topology = topology.clone();
-        topology.nics.iter_mut().for_each(|nic| nic.role = None);
-        policy::map(&topology, &Wish::default())
-    };
+    // the role alone tells them apart
+    let mut without_roles = topology.clone();
+    without_roles
+        .nics
+        .iter_mut()
+        .for_each(|nic| nic.role = None);
     assert!(
-        without_roles.excluded.is_empty(),
-        "nothing but the role tells them apart"
+        policy::map(&without_roles, &Wish::default())
+            .excluded
+            .is_empty()
     );
 }
 
@@ -491,17 +272,12 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
 #[test]
 fn a_gb200_tray_has_two_gpus_for_each_cpu_and_their_memory_as_nodes_of_its_own() {
     let topology = model("gb200-nvl72").unwrap();
-    let nodes: Vec<_> = topology
+    let nodes = topology
         .gpus
         .iter()
-        .map(|gpu| topology.numa_node_of(gpu.address).unwrap())
-        .collect();
-    assert_eq!(nodes, [0, 0, 1, 1]);
+        .map(|gpu| topology.numa_node_of(gpu.address).unwrap());
+    assert_eq!(nodes.collect::<Vec<_>>(), [0, 0, 1, 1]);
     let cpus = |index| topology.numa_node(index).unwrap().cpus.to_string();
     assert_eq!([cpus(0), cpus(1)], ["0-71", "72-143"]);
-    assert!(
-        [2, 10, 18, 26]
-            .into_iter()
-            .all(|index| topology.numa_node(index).unwrap().cpus.is_empty())
-    );
+    assert_eq!([2, 10, 18, 26].map(cpus), [""; 4]);
 }

@@ -66,7 +66,6 @@ pub fn ask() -> Result<DriverAnswer, DriverError> {
     }
 }
 
-/// Memory and a context, freed on drop.
 struct Lent<'a> {
     cuda: &'a Cuda,
     device: c_int,
@@ -92,7 +91,6 @@ impl Drop for Lent<'_> {
 pub fn copies(bytes: usize, rounds: u32, clock: &dyn Fn() -> f64) -> Result<[f64; 2], DriverError> {
     let cuda = &Cuda::of(&Library::open(&[c"libcuda.so.1"])?)?;
     let rate = |copy: &dyn Fn() -> Result<(), DriverError>| {
-        // one round that is not counted
         copy()?;
         let begun = clock();
         (0..rounds).try_for_each(|_| copy())?;

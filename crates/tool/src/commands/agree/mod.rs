@@ -2,6 +2,7 @@
 
 mod pmi;
 
+use super::exec::variables::ProgramEnvironment;
 use super::page::{Page, Style, Text};
 use super::{Failure, ending, request};
 use nic_placement_core::diagnostic::counted;
@@ -10,6 +11,7 @@ use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
 use nic_placement_launch::caller::callers_author;
+use nic_placement_launch::launched::PARTITION;
 use nic_placement_launch::plugstack;
 use nic_placement_process::admin;
 use nic_placement_process::session::Session;
@@ -17,7 +19,6 @@ use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The status if nodes disagree, as of `check` on a node worse than its kind.
 const DISAGREE: u8 = 4;
 
 /// do the nodes of a job have the same GPUs and rails, in one order?
@@ -167,10 +168,9 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     Ok(words.transpose()?)
 }
 
-/// This node's agreement, for a step of this user that asks for nothing.
 fn own_word() -> Result<NodeWord, Failure> {
-    let value = |name: &str| std::env::var(name).ok();
-    let (found, _) = plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref(), |name| {
+    let mut present = ProgramEnvironment::of_this_process().values();
+    let (found, _) = plugstack::admin(None, present.get(PARTITION).map(String::as_str), |name| {
         std::env::var_os(name)
     });
     let wish = Wish {
@@ -183,9 +183,9 @@ fn own_word() -> Result<NodeWord, Failure> {
     let step = |_: &mut _, _: &_, _: Option<&_>| Ok::<_, Failure>((Step::default(), ()));
     let (session, ()) = Session::of_this_node(wish, scope, author, step)?;
     let (plan, _) = session.plan_here(false);
-    let host = value(NODE_NAME).unwrap_or_else(admin::hostname);
+    let host = present.remove(NODE_NAME);
     Ok(NodeWord {
-        host,
+        host: host.unwrap_or_else(admin::hostname),
         agreement: Agreement::of(&plan.node, &plan.map),
     })
 }

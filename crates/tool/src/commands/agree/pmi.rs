@@ -9,10 +9,8 @@ use std::time::Duration;
 
 /// Bytes of a value in one line, at most: Slurm reads 1024 bytes as one request (`MAX_READLINE` of pmi1.c).
 const MOST_VALUE: usize = 800;
-/// Parts of a text, at most.
 const MOST_PARTS: usize = 100;
 
-/// This task among those of its step.
 pub(super) struct Pmi {
     stream: BufReader<UnixStream>,
     rank: usize,
@@ -76,7 +74,6 @@ impl Pmi {
         Ok(text)
     }
 
-    /// Sends a command, and waits for its answer.
     fn ask(&mut self, request: &str) -> io::Result<String> {
         self.stream
             .get_mut()
@@ -97,7 +94,6 @@ impl Pmi {
     }
 }
 
-/// Pieces of the text that fit a line, at least one.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while rest.len() > MOST_VALUE {
@@ -113,7 +109,6 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The text behind `key=` in an answer.
 fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
     answer
         .split_whitespace()

@@ -58,19 +58,11 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     paths.filter_map(of_file).collect()
 }
 
-/// The names of our variables that the text of such a file sets, sorted.
 fn set_in(text: &str) -> Vec<String> {
     let lines = (FILES.lines)(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
     let names: BTreeSet<_> = libraries::variables().filter(is_set).collect();
     names.into_iter().map(str::to_string).collect()
-}
-
-pub(super) fn environment() -> Present {
-    let known = judge::variables().chain(gpus::VARIABLES);
-    known
-        .filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)))
-        .collect()
 }
 
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
@@ -94,7 +86,6 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         },
         ..Task::default()
     };
-    // another machine's files are not here
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };

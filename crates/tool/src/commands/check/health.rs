@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
-    /// still running, with its output so far
     Waits(Vec<u8>),
 }
 
@@ -42,12 +41,12 @@ pub(super) fn tell_settled() -> io::Result<()> {
 
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
 
-/// The lock, or the state of the check that has it.
 enum Lock {
-    /// `None` if there is no place for one
     Ours(Option<File>),
     /// another check's until the end; true if hardware is all that it can wait for
-    Theirs { settled: bool },
+    Theirs {
+        settled: bool,
+    },
 }
 
 /// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
@@ -100,7 +99,6 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(ending(FAIL, ""))
 }
 
-/// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware too; without the folder the file cannot be opened
     let _ = refresh::make_folder(folder);
@@ -119,7 +117,6 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
                 let settled = file.metadata().is_ok_and(|facts| facts.len() > 0);
                 return Lock::Theirs { settled };
             }
-            // a file system without locks
             Err(_) => return Lock::Ours(None),
         }
     }
@@ -142,7 +139,6 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     loop {
         match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
-            // a process closes its output at its end
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;
@@ -152,7 +148,6 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
 }
 
-/// Passes output on as it comes, until its end or an error, or until the receiver is gone.
 fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {
@@ -181,76 +176,71 @@ mod tests {
             command.args(["-c", line]);
             command
         };
-        let outcome = bounded(shell("exec sleep 1000"), Duration::from_millis(10)).unwrap();
-        assert!(
-            matches!(outcome, Outcome::Waits(said) if said.is_empty()),
-            "1000 s have not passed"
-        );
-        let outcome = bounded(shell("echo one; exec sleep 1000"), Duration::from_secs(2)).unwrap();
-        assert!(matches!(outcome, Outcome::Waits(said) if said == b"one\n"));
-        match bounded(shell("echo heard; exit 3"), Duration::from_secs(600)).unwrap() {
-            Outcome::Ended(status, text) => {
-                assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..]))
-            }
-            Outcome::Waits(_) => panic!("it has ended"),
+        for (line, milliseconds, code, heard) in [
+            ("exec sleep 1000", 10, None, ""),
+            ("echo one; exec sleep 1000", 2000, None, "one\n"),
+            ("echo heard; exit 3", 600_000, Some(3), "heard\n"),
+        ] {
+            let patience = Duration::from_millis(milliseconds);
+            let (ended, said) = match bounded(shell(line), patience).unwrap() {
+                Outcome::Ended(status, text) => (status.code(), text),
+                Outcome::Waits(text) => (None, text),
+            };
+            assert_eq!((ended, &*said), (code, heard.as_bytes()), "{line}");
         }
+    }
+
+    /// A folder that is not there yet, and the taking of its lock.
+    fn place(name: &str) -> (std::path::PathBuf, impl Fn() -> Lock) {
+        let name = format!("nic-placement-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let of = folder.clone();
+        (folder, move || {
+            super::lock(&of, Instant::now(), Duration::ZERO)
+        })
     }
 
     #[test]
     fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
-        let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
+        let (folder, lock) = place("health");
+        let file = folder.join(".check.lock");
         let Lock::Ours(Some(held)) = lock() else {
             panic!("nobody has it")
         };
         // it reads nothing from its standard input, and is not told that this is a lock
-        let mut waits = Command::new("sleep")
-            .arg("1000")
-            .stdin(Stdio::from(held))
-            .spawn()
-            .unwrap();
-        assert!(
-            matches!(lock(), Lock::Theirs { settled: false }),
-            "the process that started it has let go"
-        );
-        std::fs::OpenOptions::new()
-            .write(true)
-            .open(folder.join(".check.lock"))
-            .unwrap()
-            .set_len(1)
-            .unwrap();
+        let sleep = |held| {
+            Command::new("sleep")
+                .arg("1000")
+                .stdin(Stdio::from(held))
+                .spawn()
+        };
+        let mut waits = sleep(held).unwrap();
+        // the process that started it has let go
+        assert!(matches!(lock(), Lock::Theirs { settled: false }));
+        std::fs::write(&file, "x").unwrap();
         assert!(matches!(lock(), Lock::Theirs { settled: true }));
         waits.kill().unwrap();
         waits.wait().unwrap();
         assert!(matches!(lock(), Lock::Ours(Some(_))));
-        assert_eq!(
-            std::fs::metadata(folder.join(".check.lock")).unwrap().len(),
-            0,
-            "the next one begins anew"
-        );
+        let length = std::fs::metadata(&file).unwrap().len();
+        assert_eq!(length, 0, "the next one begins anew");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     // each interval would leave one more process that waits
     #[test]
     fn a_node_on_which_no_refresh_ever_ran_gets_the_lock_and_its_folder_all_may_read() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
-        let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
+        let (folder, lock) = place("no-refresh");
         let held = lock();
-        assert!(matches!(
-            (&held, lock()),
-            (Lock::Ours(Some(_)), Lock::Theirs { settled: false })
-        ));
-        assert_eq!(
-            std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777,
-            0o755
-        );
+        assert!(matches!(held, Lock::Ours(Some(_))));
+        assert!(matches!(lock(), Lock::Theirs { settled: false }));
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
         drop(held);
         // a link in the lock's place is not followed: there is no lock then
-        std::fs::remove_file(folder.join(".check.lock")).unwrap();
-        std::os::unix::fs::symlink("/dev/null", folder.join(".check.lock")).unwrap();
+        let file = folder.join(".check.lock");
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &file).unwrap();
         assert!(matches!(lock(), Lock::Ours(None)));
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -135,7 +135,6 @@ fn owned(path: &Path) -> Option<Owned> {
     })
 }
 
-/// Settings of steps on that node, in no partition, that do not ask.
 fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
     let decides = |text: &str| text.starts_with("default=") || text.starts_with("rollout=");
     let mut all: Vec<(String, String)> = Vec::new();
@@ -248,11 +247,9 @@ mod tests {
             ..PluginLine::default()
         };
         let unasked = unasked(&[line], Some(&(conf, "/c".to_string())), node);
-        let said = unasked
-            .said
-            .iter()
-            .map(|(place, argument)| format!("{place} {argument}"))
-            .collect();
+        let said = unasked.said.iter();
+        let said = said.map(|(place, argument)| format!("{place} {argument}"));
+        let said = said.collect();
         (said, unasked.has_partitions, unasked.unnamed.is_some())
     }
 
@@ -260,15 +257,10 @@ mod tests {
     fn who_does_not_ask_gets_what_the_nearest_line_for_this_node_says() {
         let all = ["/p:7 default=numa", "/c:1 default=observe"].map(str::to_string);
         let node = ["/c:2 default=closest", "/c:2 rollout=10%"].map(str::to_string);
-        assert_eq!(
-            on("gpu2.example.org"),
-            ([all.clone(), node].concat(), true, false)
-        );
-        assert_eq!(
-            on("login1"),
-            (all.to_vec(), true, false),
-            "a line without a default names it too"
-        );
+        let both = [all.clone(), node].concat();
+        assert_eq!(on("gpu2.example.org"), (both, true, false));
+        // a line without a default names it too
+        assert_eq!(on("login1"), (all.to_vec(), true, false));
         assert_eq!(on("gpu3"), (all.to_vec(), true, true));
     }
 }

@@ -19,7 +19,6 @@ const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
 const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// By interface; `None` if no agent runs, or none answers this user.
 pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     SOCKETS.iter().find(|socket| Path::new(socket).exists())?;
     let program = PROGRAMS
@@ -31,7 +30,6 @@ pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
 
 /// Root runs the program as the user that may write its file: on Debian the agent's own.
 fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
-    /// Group and others may write.
     const OTHERS: u32 = 0o022;
     let file = fs::metadata(program)
         .ok()
@@ -86,8 +84,8 @@ mod tests {
 
     /// A program that prints this.
     fn program(name: &str, script: &str, mode: u32) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("nic-placement-{name}-{}", std::process::id()));
+        let name = format!("nic-placement-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
@@ -98,40 +96,29 @@ mod tests {
         let said = r#"{"lldp": [{"interface": [{"name": "eth0", "via": "LLDP", "chassis": [{"id": [{"type": "mac",
             "value": "0e:36:65:4d:f4:aa"}], "name": [{"value": "leaf0"}], "capability": [{"type": "Bridge",
             "enabled": true}]}], "port": [{"id": [{"type": "ifname", "value": "swp20"}]}]}]}]}"#;
-        let path = program(
-            "lldpctl",
-            &format!("[ \"$*\" = '-f json0' ] && echo '{said}'"),
-            0o755,
-        );
+        let script = format!("[ \"$*\" = '-f json0' ] && echo '{said}'");
+        let path = program("lldpctl", &script, 0o755);
         let heard = ask(&path, Duration::from_secs(600));
         fs::remove_file(&path).unwrap();
-        let (id, port) = ("0e:36:65:4d:f4:aa".to_string(), "swp20".to_string());
         let neighbour = NeighbourReport {
             switch: "leaf0".into(),
-            id,
-            port,
+            id: "0e:36:65:4d:f4:aa".into(),
+            port: "swp20".into(),
         };
-        assert_eq!(
-            heard,
-            Some(BTreeMap::from([("eth0".to_string(), neighbour)]))
-        );
+        let all = BTreeMap::from([("eth0".to_string(), neighbour)]);
+        assert_eq!(heard, Some(all));
     }
 
     #[test]
     fn an_agent_that_does_not_answer_or_that_others_may_write_is_not_waited_for() {
         let cases = [
-            ("waits", "exec sleep 1000", 0o755, Duration::from_millis(20)),
-            ("fails", "exit 1", 0o755, Duration::from_secs(600)),
-            (
-                "open",
-                "echo '{\"lldp\": [{}]}'",
-                0o777,
-                Duration::from_secs(600),
-            ),
+            ("waits", "exec sleep 1000", 0o755, 20),
+            ("fails", "exit 1", 0o755, 600_000),
+            ("open", "echo '{\"lldp\": [{}]}'", 0o777, 600_000),
         ];
         for (name, script, mode, patience) in cases {
             let path = program(name, script, mode);
-            let heard = ask(&path, patience);
+            let heard = ask(&path, Duration::from_millis(patience));
             fs::remove_file(&path).unwrap();
             assert_eq!(heard, None, "{name}");
         }

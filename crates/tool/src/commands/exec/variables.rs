@@ -2,24 +2,30 @@
 
 use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};
+use nic_placement_core::step::NODE_NAME;
+use nic_placement_launch::launched::rank;
 use std::ffi::{OsStr, OsString};
 
 #[derive(Clone)]
-pub(super) struct ProgramEnvironment(Vec<(OsString, OsString)>);
+pub(in crate::commands) struct ProgramEnvironment(Vec<(OsString, OsString)>);
 
 impl ProgramEnvironment {
-    pub(super) fn of_this_process() -> ProgramEnvironment {
+    pub(in crate::commands) fn of_this_process() -> ProgramEnvironment {
         ProgramEnvironment(std::env::vars_os().collect())
     }
 
     /// Of one name the first counts, as for getenv(3). Bytes that are not UTF-8 become U+FFFD: such a variable counts as set.
-    pub(super) fn values(&self) -> Present {
+    /// Slurm's name of another node is left out.
+    pub(in crate::commands) fn values(&self) -> Present {
         let mut values = Present::new();
         for (name, value) in &self.0 {
             let name = name.to_string_lossy().into_owned();
             values
                 .entry(name)
                 .or_insert_with(|| value.to_string_lossy().into_owned());
+        }
+        if rank::has_brought_a_node(&values) {
+            values.remove(NODE_NAME);
         }
         values
     }

@@ -66,7 +66,6 @@ impl Page {
         }
     }
 
-    /// A page without colours for this stream.
     pub(super) fn of<T: IsTerminal + AsFd>(stream: &T) -> Page {
         let columns = nic_placement_program::terminal_columns(stream.as_fd());
         Page::new(false, stream.is_terminal()).with_columns(columns)
@@ -100,22 +99,18 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// Lines; all but the first are set in.
     pub(super) fn line(&mut self, text: impl Into<Text>) {
         self.paragraph(0, INDENT, text.into());
     }
 
-    /// Lines, all of them set in.
     pub(super) fn block(&mut self, margin: usize, text: impl Into<Text>) {
         self.paragraph(margin, margin, text.into());
     }
 
-    /// Lines that are set in, all but the first further.
     pub(super) fn indented(&mut self, text: impl Into<Text>) {
         self.paragraph(INDENT, 2 * INDENT, text.into());
     }
 
-    /// A word, and beside it its text.
     pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
         let word = word.into();
         // a long word is text like any other
@@ -131,7 +126,6 @@ impl Page {
         notes.into_iter().for_each(|note| self.item("note: ", note));
     }
 
-    /// The meaning of these kinds of paths.
     pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
         let paths: BTreeSet<PathType> = paths.into_iter().collect();
         let each = paths
@@ -150,7 +144,6 @@ impl Page {
             .for_each(|line| self.write(line));
     }
 
-    /// A line of a tree behind its guide, its rest behind another.
     pub(super) fn guided(&mut self, guide: &str, below: &str, text: Text) {
         let room = |guide: &str| self.width.saturating_sub(guide.chars().count()).max(1);
         // set in under the name, where there is room for it
@@ -167,7 +160,6 @@ impl Page {
         self.behind(&" ".repeat(first), &" ".repeat(others), lines);
     }
 
-    /// Lines behind margins, of which the first has its own.
     fn behind(&mut self, first: &str, others: &str, lines: Vec<Text>) {
         for (number, line) in lines.into_iter().enumerate() {
             self.write(&Text::from(if number == 0 { first } else { others }).then(line));
@@ -180,7 +172,6 @@ impl Page {
     }
 }
 
-/// The devices between a GPU and a NIC.
 fn meaning(path: PathType) -> &'static str {
     match path {
         PathType::Pix => "at most one PCIe switch",
@@ -198,20 +189,21 @@ mod tests {
     #[test]
     fn colours_are_for_terminals_and_no_color_turns_them_off_where_it_is_not_empty() {
         let on = |choice: Colour, is_terminal, no_color: Option<&str>, terminal: &str| {
-            choice.is_on(
-                is_terminal,
-                no_color.map(OsStr::new),
-                Some(OsStr::new(terminal)),
-            )
+            let no_color = no_color.map(OsStr::new);
+            choice.is_on(is_terminal, no_color, Some(OsStr::new(terminal)))
         };
-        assert!(on(Colour::Auto, true, None, "xterm") && on(Colour::Auto, true, Some(""), "xterm"));
-        assert!(
-            !on(Colour::Auto, true, Some("0"), "xterm") && !on(Colour::Auto, true, None, "dumb")
-        );
-        assert!(!on(Colour::Auto, false, None, "xterm"));
-        assert!(
-            on(Colour::Always, false, Some("1"), "dumb") && !on(Colour::Never, true, None, "xterm")
-        );
+        for (choice, is_terminal, no_color, terminal, wanted) in [
+            (Colour::Auto, true, None, "xterm", true),
+            (Colour::Auto, true, Some(""), "xterm", true),
+            (Colour::Auto, true, Some("0"), "xterm", false),
+            (Colour::Auto, true, None, "dumb", false),
+            (Colour::Auto, false, None, "xterm", false),
+            (Colour::Always, false, Some("1"), "dumb", true),
+            (Colour::Never, true, None, "xterm", false),
+        ] {
+            let found = on(choice, is_terminal, no_color, terminal);
+            assert_eq!(found, wanted, "{no_color:?} {terminal}");
+        }
     }
 
     #[test]
@@ -234,16 +226,7 @@ mod tests {
             page.exact("a\x1b\n");
             page.as_bytes().to_vec()
         };
-        assert_eq!(
-            (&*printed(false), &*printed(true)),
-            (
-                &b"a\x1b\n"[..],
-                &br"a\u{1b}"[..]
-                    .iter()
-                    .chain(b"\n")
-                    .copied()
-                    .collect::<Vec<_>>()[..]
-            )
-        );
+        assert_eq!(printed(false), b"a\x1b\n");
+        assert_eq!(printed(true), b"a\\u{1b}\n");
     }
 }

@@ -32,7 +32,6 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Its lines, each of at most `width` characters.
     pub(super) fn lines(&self, width: usize) -> Vec<Text> {
         let widths = self.widths(width);
         self.rows
@@ -92,7 +91,6 @@ impl Table {
         widths
     }
 
-    /// Lines that all rows take.
     fn height(&self, widths: &[usize]) -> usize {
         let lines = |(cell, &width): (&Text, &usize)| cell.lines(width.max(1), width.max(1)).len();
         let of_row = |row: &Vec<Text>| row.iter().zip(widths).map(lines).max().unwrap_or(0);
@@ -151,30 +149,21 @@ mod tests {
         let mut table = Table::headed(["task", "NIC"]);
         table.row(["0".into(), "mlx5_0:1".into()]);
         table.row(["10".into(), "-".into()]);
-        assert_eq!(
-            printed(&table, 100),
-            ["task  NIC", "0     mlx5_0:1", "10    -"]
-        );
+        let lines = ["task  NIC", "0     mlx5_0:1", "10    -"];
+        assert_eq!(printed(&table, 100), lines);
     }
 
     #[test]
     fn a_table_that_is_too_wide_folds_its_widest_column() {
         let mut table = Table::indented(1);
         table.row(["mlx5_0:1".into(), "one two three four".into(), "end".into()]);
-        assert_eq!(
-            printed(&table, 30),
-            [" mlx5_0:1  one two     end", "           three four"]
-        );
-    }
-
-    #[test]
-    fn a_table_takes_no_more_lines_than_it_must() {
+        let lines = [" mlx5_0:1  one two     end", "           three four"];
+        assert_eq!(printed(&table, 30), lines);
+        // and takes no more lines than it must
         let mut table = Table::indented(0);
         table.row(["aaaa bbbb cccc dddd".into(), "ee ff gg hh ii jj".into()]);
-        assert_eq!(
-            printed(&table, 22),
-            ["aaaa bbbb  ee ff gg", "cccc dddd  hh ii jj"]
-        );
+        let lines = ["aaaa bbbb  ee ff gg", "cccc dddd  hh ii jj"];
+        assert_eq!(printed(&table, 22), lines);
     }
 
     #[test]
@@ -186,15 +175,10 @@ mod tests {
             "z ".repeat(200).into(),
         ]);
         let lines = printed(&table, 100);
-        assert!(
-            lines.iter().all(|line| line.chars().count() <= 100),
-            "{lines:#?}"
-        );
-        let count = |letter| lines.concat().matches(letter).count();
-        assert_eq!(
-            (count('x'), count('y'), count('z')),
-            (300, 90, 200),
-            "nothing is lost"
-        );
+        let is_narrow = |line: &String| line.chars().count() <= 100;
+        assert!(lines.iter().all(is_narrow), "{lines:#?}");
+        // nothing is lost
+        let counts = ['x', 'y', 'z'].map(|letter| lines.concat().matches(letter).count());
+        assert_eq!(counts, [300, 90, 200]);
     }
 }

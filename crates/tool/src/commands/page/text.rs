@@ -9,15 +9,10 @@ use std::fmt::{Display, Write};
 pub(in crate::commands) enum Style {
     #[default]
     Plain,
-    /// above a column or a paragraph
     Heading,
-    /// a path below one PCIe host bridge
     Near,
-    /// a path between sockets
     Far,
-    /// what does not work
     Wrong,
-    /// what is not used
     Faint,
 }
 
@@ -66,7 +61,6 @@ impl Text {
         Text::styled(path, style)
     }
 
-    /// Kept on one line where it fits there.
     pub(in crate::commands) fn unbroken(self) -> Text {
         Text(
             self.0
@@ -108,7 +102,6 @@ impl Text {
         self.0.len()
     }
 
-    /// The longest part without an end of a line.
     pub(super) fn longest_part(&self) -> usize {
         let parts = self
             .0
@@ -182,7 +175,6 @@ pub(in crate::commands) fn shown(text: &str) -> String {
             // `escape_debug` is for quoted strings
             '\'' | '"' | '\\' => line.push(letter),
             _ => {
-                // writing to a string cannot fail
                 let _ = write!(line, "{}", letter.escape_debug());
             }
         }
@@ -212,11 +204,8 @@ mod tests {
     }
 
     fn lines(text: &str, width: usize) -> Vec<String> {
-        Text::from(text)
-            .lines(width, width)
-            .iter()
-            .map(plain)
-            .collect()
+        let lines = Text::from(text).lines(width, width);
+        lines.iter().map(plain).collect()
     }
 
     #[test]
@@ -232,10 +221,8 @@ mod tests {
     fn what_is_unbroken_moves_to_the_next_line_as_a_whole() {
         let item = |name: &str| Text::from(name).unbroken();
         let list = Text::joined([item("mlx5_0:1 PIX"), item("mlx5_1:1 PIX")], ", ");
-        assert_eq!(
-            list.lines(16, 16).iter().map(plain).collect::<Vec<_>>(),
-            ["mlx5_0:1 PIX,", "mlx5_1:1 PIX"]
-        );
+        let lines: Vec<String> = list.lines(16, 16).iter().map(plain).collect();
+        assert_eq!(lines, ["mlx5_0:1 PIX,", "mlx5_1:1 PIX"]);
         assert_eq!(list.longest_part(), "mlx5_0:1 PIX,".len());
     }
 
@@ -244,10 +231,8 @@ mod tests {
         let hostile = "a\x1b[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
         let text = plain(&Text::from(hostile));
         assert_eq!(text, r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b");
-        assert_eq!(
-            plain(&Text::from("it's \"C:\\\" … `x`")),
-            "it's \"C:\\\" … `x`"
-        );
+        let tame = "it's \"C:\\\" … `x`";
+        assert_eq!(plain(&Text::from(tame)), tame);
         assert_eq!(defused("{\n\t\u{7f}}\n"), "{\n\t\\u{7f}}\n");
     }
 

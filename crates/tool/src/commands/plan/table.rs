@@ -44,7 +44,6 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], page: &
     }
 }
 
-/// Consecutive tasks with the same placement share one row.
 fn table(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], sets: Option<&[String]>) -> Table {
     let mut headings = vec!["task", "GPU", "address", "NIC and path", "CPUs", "memory"];
     headings.extend(sets.map(|_| "sets"));
@@ -67,7 +66,6 @@ fn table(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], sets: Option<&[Str
     table
 }
 
-/// All but the task's number and its variables.
 fn cells(plan: &Plan, task: &TaskPlan, uses: &[Use], nic_width: usize) -> Vec<Text> {
     let Plan { node, map, .. } = plan;
     let placement = &task.placement;
@@ -104,7 +102,6 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     numbers.into_iter().collect::<Bitmap>().to_string()
 }
 
-/// First the reasons of all tasks, then each one's own.
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
     let is_common =
@@ -128,7 +125,6 @@ pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     }
 }
 
-/// The numbers of consecutive tasks with equal values, and the value.
 fn together<'t, 'v: 't, T: PartialEq>(
     tasks: impl Iterator<Item = (&'t TaskPlan<'v>, T)>,
 ) -> Vec<(Vec<u32>, T)> {

@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn a_map_is_kept_for_each_template_that_names_one_and_goes_where_it_cannot_be_had() {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-for-engines-{}", std::process::id()));
+        let name = format!("nic-placement-for-engines-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let dgx = || nic_placement_node::platform::model("dgx-h100").unwrap();
@@ -78,50 +78,34 @@ mod tests {
             let (admin, doubts) = Admin::parse(arguments.iter().copied());
             assert!(doubts.is_empty(), "{doubts:?}");
             keep(dgx(), &folder.join("node.json"), admin).unwrap();
-            let mut names: Vec<_> = fs::read_dir(&folder)
+            let names = fs::read_dir(&folder)
                 .unwrap()
-                .map(|entry| entry.unwrap().file_name())
-                .collect();
+                .map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
             names.sort();
             names
-                .into_iter()
-                .map(|name| name.into_string().unwrap())
-                .collect::<Vec<_>>()
         };
+        let both = ["node.map-json.json", "node.map-sglang.json"];
         assert_eq!(kept(&["set=X={nic}"]), [""; 0]);
-        assert_eq!(
-            kept(&["set=X={map_file:sglang}", "set=Y={map_file:json}"]),
-            ["node.map-json.json", "node.map-sglang.json"]
-        );
+        let arguments = ["set=X={map_file:sglang}", "set=Y={map_file:json}"];
+        assert_eq!(kept(&arguments), both);
         let sglang = folder.join("node.map-sglang.json");
         let text = || fs::read_to_string(&sglang).unwrap();
-        assert!(
-            text().starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"#),
-            "{}",
-            text()
-        );
+        assert!(text().starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"#));
         let first = fs::metadata(&sglang).unwrap();
         assert_eq!(first.permissions().mode() & 0o7777, 0o644);
         kept(&["set=X={map_file:sglang}"]);
-        assert_eq!(
-            fs::metadata(&sglang).unwrap().ino(),
-            first.ino(),
-            "the same is not written again"
-        );
+        // the same is not written again
+        assert_eq!(fs::metadata(&sglang).unwrap().ino(), first.ino());
         kept(&["set=X={map_file:sglang}", "exclude=mlx5_0"]);
-        assert!(
-            !text().contains(r#""mlx5_0""#),
-            "the admin's word counts: {}",
-            text()
-        );
-        assert_eq!(
-            kept(&["set=X={map_file:sglang}", "exclude=*"]),
-            ["node.map-json.json"],
-            "no map without NICs"
-        );
-        fs::write(&sglang, "somebody's").unwrap();
-        assert_eq!(kept(&[]), ["node.map-json.json", "node.map-sglang.json"]);
-        assert_eq!(text(), "somebody's", "nobody asks for it");
+        assert!(!text().contains(r#""mlx5_0""#), "the admin's word counts");
+        // no map without NICs
+        let without = kept(&["set=X={map_file:sglang}", "exclude=*"]);
+        assert_eq!(without, both[..1]);
+        // no template asks for it
+        fs::write(&sglang, "another's").unwrap();
+        assert_eq!(kept(&[]), both);
+        assert_eq!(text(), "another's");
         fs::remove_file(&sglang).unwrap();
         std::os::unix::fs::symlink("elsewhere", &sglang).unwrap();
         for arguments in [
@@ -130,10 +114,7 @@ mod tests {
         ] {
             let (admin, _) = Admin::parse(arguments.iter().copied());
             let why = keep(dgx(), &folder.join("node.json"), admin).unwrap_err();
-            assert!(
-                why.contains("is a symbolic link") && sglang.is_symlink(),
-                "{why}"
-            );
+            assert!(why.contains("is a symbolic link") && sglang.is_symlink());
         }
         fs::remove_dir_all(&folder).unwrap();
     }

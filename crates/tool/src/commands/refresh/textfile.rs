@@ -219,25 +219,17 @@ mod tests {
             _ => None,
         };
         let standard = |file: &str| file.starts_with("counters/").then(|| "5".to_string());
-        let counted = |rdma| PortCounts {
-            rdma,
-            ..PortCounts::default()
+        let counted = |device: &str, driver, files: &dyn Fn(&str) -> Option<String>| {
+            let device = device.to_string();
+            let counts = PortCounts {
+                rdma: rdma(Some(driver), &files),
+                ..PortCounts::default()
+            };
+            (CountedPort { device, port: 1 }, counts)
         };
         counters::Sample::from([
-            (
-                CountedPort {
-                    device: "rdmap0s1".into(),
-                    port: 1,
-                },
-                counted(rdma(Some("efa"), &files)),
-            ),
-            (
-                CountedPort {
-                    device: "mlx5_0".into(),
-                    port: 1,
-                },
-                counted(rdma(Some("mlx5_core"), &standard)),
-            ),
+            counted("rdmap0s1", "efa", &files),
+            counted("mlx5_0", "mlx5_core", &standard),
         ])
     }
 
@@ -259,16 +251,10 @@ mod tests {
             "nic_placement_port_broken{device=\"mlx5_0\",port=\"1\"} 0",
             "nic_placement_far_pairs 0",
         ] {
-            assert!(
-                text.lines().any(|other| other == line),
-                "{line} is not in\n{text}"
-            );
+            assert!(text.lines().any(|other| other == line), "{line}: {text}");
         }
-        assert_eq!(
-            text.matches("\nnic_placement_pair_info{").count(),
-            8,
-            "{text}"
-        );
+        let pairs = text.matches("\nnic_placement_pair_info{");
+        assert_eq!(pairs.count(), 8, "{text}");
     }
 
     #[test]
@@ -291,12 +277,8 @@ mod tests {
 
     #[test]
     fn a_file_that_the_collector_would_not_read_is_refused() {
-        assert!(
-            check(Path::new("/tmp/nic_placement.txt"))
-                .unwrap_err()
-                .to_string()
-                .contains(".prom")
-        );
+        let refused = check(Path::new("/tmp/nic_placement.txt")).unwrap_err();
+        assert!(refused.to_string().contains(".prom"));
         assert!(check(Path::new("/tmp/.prom")).is_err(), "it has no ending");
     }
 }

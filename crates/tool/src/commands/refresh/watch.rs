@@ -28,7 +28,6 @@ const OVERRUN: i32 = 105;
 const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Between two refreshes for interfaces on no device: containers' come and go by the dozen.
 const PAUSE: Duration = Duration::from_secs(10);
-/// After one that failed.
 const RETRY: Duration = Duration::from_secs(5);
 /// A refresh takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -97,11 +96,9 @@ fn wait(
     }
 }
 
-/// A change of it makes the file wrong.
 struct KernelState {
     /// registered devices, and each interface on a device with its `operstate`
     devices: Registered,
-    /// other interfaces: bonds, VLANs, containers'
     others: Registered,
 }
 
@@ -146,7 +143,6 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     })
 }
 
-/// False if it failed.
 fn refresh(files: &Files) -> Result<bool, Failure> {
     let &Files {
         place,
@@ -190,7 +186,6 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// `None` if it has not ended within `patience`.
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {

@@ -65,7 +65,6 @@ fn heading(plan: &Plan, gpu: GpuIndex, nics: &str) -> Text {
     )
 }
 
-/// A GPU's NICs, best first.
 fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
     let own = map.gpu(gpu).choices.iter();
     let own: Vec<String> = own

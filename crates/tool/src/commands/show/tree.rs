@@ -44,7 +44,6 @@ pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut P
     }
 }
 
-/// Each row with its text.
 fn in_columns(rows: Vec<Row>) -> Vec<(Row, Text)> {
     let devices = rows.iter().filter(|row| row.branch.of != Of::Place);
     let names = devices.map(|row| row.margin() + row.branch.name.width());
@@ -81,7 +80,6 @@ fn in_columns(rows: Vec<Row>) -> Vec<(Row, Text)> {
     rows.into_iter().zip(texts).collect()
 }
 
-/// The kind of a line, which determines its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Place,
@@ -107,7 +105,6 @@ impl Branch {
     }
 }
 
-/// A line with the guides before it, and before its rest.
 struct Row {
     guide: String,
     below: String,
@@ -236,7 +233,6 @@ impl Node<'_> {
         }
     }
 
-    /// Address, rate, link, state, interface, and use.
     fn port(
         &self,
         nic: &Nic,

@@ -17,12 +17,9 @@ use std::process::{Command, Stdio};
 /// What `refresh --textfile` writes, with the rail `mlx5_4` up or down.
 fn of_ports(state: PortState) -> String {
     let mut node = model("dgx-h100").unwrap();
-    node.nics
-        .iter_mut()
-        .find(|nic| nic.name == "mlx5_4")
-        .unwrap()
-        .ports[0]
-        .state = state;
+    let mut nics = node.nics.iter_mut();
+    let nic = nics.find(|nic| nic.name == "mlx5_4").unwrap();
+    nic.ports[0].state = state;
     let plan = whole_node(node, Admin::default()).unwrap();
     write(&textfile::metrics(&plan, &Sample::new(), 1_795_314_601))
 }
@@ -43,10 +40,8 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
 /// What `audit --textfile` writes of a recorded cluster.
 fn of_audit(reports: &str) -> String {
     let mut audit = Audit::default();
-    let reports = format!(
-        "{}/../../tests/machines/audit/{reports}",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/audit");
+    let reports = folder.join(reports);
     for report in std::fs::read_to_string(reports).unwrap().lines() {
         audit.add(report.as_bytes()).unwrap();
     }
@@ -60,40 +55,27 @@ fn series(texts: &[String]) -> Vec<Value> {
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         json!({"series": format!("{name}{{instance=\"n1\",{labels}"), "values": format!("{value}+0x60")})
     };
-    texts
-        .iter()
-        .flat_map(|text| {
-            text.lines()
-                .filter(|line| !line.starts_with('#'))
-                .map(sample)
-        })
-        .collect()
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let samples = lines.filter(|line| !line.starts_with('#'));
+    samples.map(sample).collect()
 }
 
 /// promtool's answer; `None` without a promtool.
 pub(in crate::commands) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut promtool = Command::new("promtool");
-    promtool
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    promtool.args(arguments).stdin(Stdio::piped());
+    promtool.stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut child) = promtool.spawn() else {
         println!("skipped: there is no `promtool`: tests/exec/install.sh");
         return None;
     };
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
-    Some((
-        output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
-    ))
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Some((output.status.success(), said))
 }
 
 fn rules() -> PathBuf {
@@ -110,19 +92,15 @@ fn the_rules_ask_for_metrics_that_are_written() {
     .concat();
     let rules = std::fs::read_to_string(rules()).unwrap();
     let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
-    let asked = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("expr: "));
-    let asked = asked
-        .flat_map(|line| line.split(word))
-        .filter(|word| word.starts_with("nic_placement_"));
+    let lines = rules.lines().map(str::trim);
+    let asked = lines.filter_map(|line| line.strip_prefix("expr: "));
+    let asked = asked.flat_map(|line| line.split(word));
+    let asked = asked.filter(|word| word.starts_with("nic_placement_"));
     let asked: Vec<&str> = asked.collect();
     assert_eq!(asked.len(), 3);
     for metric in asked {
-        assert!(
-            written.contains(&format!("# TYPE {metric} gauge\n")),
-            "{metric} is not in\n{written}"
-        );
+        let head = format!("# TYPE {metric} gauge\n");
+        assert!(written.contains(&head), "{metric}: {written}");
     }
 }
 
@@ -183,8 +161,8 @@ fn each_alert_comes_with_its_cause_and_not_without() {
             ]},
         ],
     });
-    let file =
-        std::env::temp_dir().join(format!("nic-placement-alerts-{}.yml", std::process::id()));
+    let name = format!("nic-placement-alerts-{}.yml", std::process::id());
+    let file = std::env::temp_dir().join(name);
     std::fs::write(&file, tests.to_string()).unwrap();
     let answer = promtool(&["test", "rules", file.to_str().unwrap()], "");
     std::fs::remove_file(&file).unwrap();

@@ -14,11 +14,9 @@ use nic_placement_traffic::report::NodeReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Nodes, ways and rounds, at most.
 const MOST_NODES: usize = 64;
 const MOST_WAYS: usize = 64;
 const MOST_ROUNDS: usize = 1000;
-/// Tasks of a way whose difference is in the report.
 const MOST_TOLD: usize = 8;
 
 pub struct Folder(pub(super) PathBuf);
@@ -37,7 +35,6 @@ impl Folder {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The reason why a program gave nothing.
     fn why(&self, name: &str) -> String {
         let text = self.text(&format!("{name}.why")).unwrap_or_default();
         text.lines().next().unwrap_or("no output").to_string()
@@ -56,7 +53,6 @@ impl Folder {
     }
 }
 
-/// The error says why there is no report.
 pub fn report(folder: &Folder) -> Result<TrialReport, String> {
     let nodes = (0..MOST_NODES)
         .take_while(|node| folder.is_there(&node.to_string()))
@@ -164,7 +160,6 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
     ]
 }
 
-/// The k-th way; `None` behind the last.
 fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
     let name = format!("way-{number}");
     let command = folder.text(&format!("{name}.command"))?;
@@ -238,7 +233,6 @@ fn probes(text: &str) -> impl Iterator<Item = Probe> {
 
 type ReadFigure = fn(&str) -> Option<f64>;
 
-/// File, program, unit, and reader of each program's output.
 const EFFECTS: [(&str, &str, &str, ReadFigure); 6] = [
     ("copies", "copies to the GPU", "GB/s", |text| {
         Some(copies(text)?.to_device_mb_s / 1000.0)

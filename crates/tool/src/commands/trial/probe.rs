@@ -11,7 +11,6 @@ use nic_placement_sys::{MemoryPolicy, affinity, memory_policy};
 use nic_placement_traffic::tasks::{marked, numbers};
 use std::time::Instant;
 
-/// Copies each way that are timed.
 const ROUNDS: u32 = 16;
 
 pub fn probe(mib: Option<u32>) -> Probe {
@@ -57,7 +56,6 @@ pub fn probe(mib: Option<u32>) -> Probe {
     }
 }
 
-/// The installed drivers; all, if none is.
 fn drivers() -> Vec<ProbedDriver> {
     let all = ask_drivers();
     let is_absent = |answer: &Result<_, _>| matches!(answer, Err(DriverError::Absent));

@@ -48,7 +48,6 @@ pub(in crate::commands) fn environment_of_this_process() -> Vec<u8> {
     std::env::vars_os().flat_map(entry).collect()
 }
 
-/// The processes to look at.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
     /// all tasks of steps, and all that were placed
@@ -60,7 +59,6 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// The step's; of a batch script, which starts steps, the job's.
     pub(super) fn step(step: StepId) -> Wanted {
         /// `SLURM_MAX_NORMAL_STEP_ID` of slurm/slurm.h.
         const LAST: u64 = 0xffff_fff0;
@@ -81,7 +79,6 @@ impl Wanted {
         }
     }
 
-    /// The numbers in `all` of the processes to look at.
     fn among(&self, root: &Root, mut all: Vec<u32>) -> Vec<u32> {
         if let Wanted::Processes(wanted) = self {
             let parent = |pid: &u32| {
@@ -109,9 +106,7 @@ fn value<'s>(status: &'s str, name: &str) -> Option<&'s str> {
 pub(super) struct Process {
     pub(super) numbers: Numbers,
     pub(super) marked: Option<Marked>,
-    /// variables of ours that have another value
     pub(super) changed: Vec<String>,
-    /// those of GPUs
     pub(super) variables: BTreeMap<&'static str, String>,
     pub(super) step_gpus: Option<String>,
     pub(super) user: Option<u32>,
@@ -141,20 +136,16 @@ impl Process {
     }
 }
 
-/// One look, or the sum of several.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     pub(super) processes: BTreeMap<u32, Process>,
     /// placed processes that were not wanted: `step 17.3`, or `process 102`
     pub(super) others: BTreeSet<String>,
-    /// queue pairs of unknown processes, the most of any look
     pub(super) unowned: Option<u32>,
-    /// the reason why nothing is known of any
     pub(super) why: Option<String>,
     pub(super) silent: BTreeSet<u32>,
     /// processes behind the last one of a look that ended early, or that are not kept
     pub(super) left: usize,
-    /// users whose processes this one may not look at
     pub(super) hidden: BTreeSet<u32>,
 }
 
@@ -203,7 +194,6 @@ impl Looks {
         self.hidden.extend(later.hidden);
     }
 
-    /// 1 if there is no room for the process.
     fn keep(&mut self, pid: u32, process: Process) -> usize {
         if self.processes.len() >= MAX_KEPT {
             return 1;
@@ -237,7 +227,6 @@ impl Looks {
 }
 
 enum Step {
-    /// a process, and the number of those behind it
     Begins(u32, usize),
     Hidden(u32),
     Other(String),
@@ -266,7 +255,6 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
         let mut pids = wanted.among(&root, all);
         pids.retain(|pid| *pid >= from && !(root.is_live() && *pid == std::process::id()));
         for (behind, pid) in (0..pids.len()).rev().zip(pids) {
-            // this fails where nothing waits for the answer any more
             if one(&root, &wanted, pid, behind + more, &sender).is_none() {
                 return;
             }
@@ -284,7 +272,6 @@ fn numbers_in(root: &Root, path: &str, most: usize) -> (Vec<u32>, usize) {
     (numbers, more)
 }
 
-/// `None` where nothing waits for the answers any more.
 fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Step>) -> Option<()> {
     let send = |step| steps.send(step).ok();
     send(Step::Begins(pid, behind))?;

@@ -154,7 +154,6 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// Looks once, or for as long as the options say.
 fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let source = options.node.source();
     let open = opener(&source);
@@ -229,7 +228,6 @@ fn show(page: &Page) -> Result<(), Failure> {
         .map_err(|error| format!("verify: cannot write: {error}"))?)
 }
 
-/// The facts that are known before CMD and while it runs.
 struct Begun {
     node: Receiver<Option<Topology>>,
     counted: Option<Counted>,

@@ -13,9 +13,7 @@ use nic_placement_traffic::verify::{By, TaskVerdict, UsedNic, Verdict};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Of one task: kinds of threads, processes, NICs.
 const LISTED: usize = 6;
-/// Names of NICs and nodes, and notes.
 const NAMED: usize = 32;
 
 pub(super) fn report(report: &NodeReport, page: &mut Page) {
@@ -84,7 +82,6 @@ fn bytes_table(traffic: &Traffic) -> Table {
     table
 }
 
-/// The busiest first.
 fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
     let moved = |nic: &&NicTraffic| {
         let figures = [nic.rdma, nic.tcp].into_iter().flatten();
@@ -102,7 +99,6 @@ fn tasks(nic: &NicTraffic) -> Text {
     Text::from(first_of(nic.tasks.iter(), 4)).or("-")
 }
 
-/// Bytes, or why they are not known.
 fn figure(of: Option<Figure>, say: impl Fn(Bytes) -> String) -> Text {
     match of {
         Some(Figure::Missing(why)) => Text::from(why.words().0).unbroken(),
@@ -145,7 +141,6 @@ fn shares(shares: &Shares, plan: Origin, page: &mut Page) {
     }
 }
 
-/// A line with names, if there are any.
 fn named<'n>(word: &str, names: impl Iterator<Item = &'n String>, page: &mut Page) {
     let names = first_of(names, NAMED);
     if !names.is_empty() {
@@ -153,7 +148,6 @@ fn named<'n>(word: &str, names: impl Iterator<Item = &'n String>, page: &mut Pag
     }
 }
 
-/// `a, b and 3 more`: at most so many names.
 pub(super) fn first_of<'n>(mut names: impl Iterator<Item = &'n String>, most: usize) -> String {
     let first: Vec<&str> = names.by_ref().take(most).map(String::as_str).collect();
     match names.count() {
@@ -298,7 +292,6 @@ fn remarks(task: &TaskVerdict) -> Vec<String> {
     remarks
 }
 
-/// Numbers of tasks by job and verdict.
 fn jobs(tasks: &[TaskVerdict]) -> BTreeMap<Option<u64>, BTreeMap<Verdict, usize>> {
     let mut jobs: BTreeMap<Option<u64>, BTreeMap<Verdict, usize>> = BTreeMap::new();
     for task in tasks {
@@ -325,7 +318,6 @@ pub(super) fn brief(report: &NodeReport, page: &mut Page) {
     notes(report, |_| Vec::new(), page);
 }
 
-/// Tasks that are not as planned, in brackets.
 fn bad<'t>(tasks: impl Iterator<Item = &'t TaskVerdict>) -> String {
     let bad = tasks.filter(|task| task.is_bad()).take(LISTED);
     let bad = bad.map(|task| {

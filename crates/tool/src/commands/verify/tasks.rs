@@ -16,7 +16,6 @@ use nic_placement_traffic::tasks::Numbers;
 use nic_placement_traffic::verify::{Node, SeenTask, TaskVerdict, judge};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Other steps that are named.
 const NAMED: usize = 8;
 
 impl Looks {
@@ -66,7 +65,6 @@ impl Looks {
     }
 }
 
-/// The verdicts on the tasks that were seen, and the bytes of the readings.
 pub(super) fn report(
     open: &Open,
     node: Option<&Topology>,
@@ -141,7 +139,6 @@ fn key(pid: u32, process: &Process) -> Key {
     )
 }
 
-/// The verdicts, in the order of jobs, steps and local ids.
 fn verdicts(node: Node<'_>, looks: &Looks) -> Vec<TaskVerdict> {
     let mut tasks: BTreeMap<Key, Vec<(u32, &Process)>> = BTreeMap::new();
     for (pid, process) in &looks.processes {

@@ -1,5 +1,5 @@
 //! The path between two PCI functions with its links, for the unit tests of several crates.
-#![allow(dead_code, reason = "each crate's tests read a part")]
+#![allow(dead_code, reason = "each crate reads a part")]
 
 use nic_placement_topology::{PathType, PciAddress, Topology};
 

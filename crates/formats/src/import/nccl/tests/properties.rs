@@ -1,9 +1,7 @@
-//! The properties of NCCL's XML: paths follow NCCL's rule in every tree, a machine written is read back the
-//! same, and no text makes the reader panic.
+//! The properties of NCCL's XML: paths follow NCCL's rule in every tree, and a machine written is read back the same.
 
 use super::super::*;
-use super::{SAMPLE, parse, rules};
-use crate::file;
+use super::{parse, rules};
 use crate::way::Between;
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port,
@@ -15,11 +13,8 @@ use proptest::prelude::*;
 /// and the kind of every path.  Kinds that NCCL does not tell apart count as one.
 pub(super) fn facts(topology: &Topology) -> BTreeSet<String> {
     let mut facts = BTreeSet::from([format!("processor {:?}", topology.processor)]);
-    for node in topology
-        .numa_nodes
-        .iter()
-        .filter(|node| !node.cpus.is_empty())
-    {
+    let has_cpus = |node: &&NumaNode| !node.cpus.is_empty();
+    for node in topology.numa_nodes.iter().filter(has_cpus) {
         facts.insert(format!("node {} {}", node.os_index, node.cpus));
     }
     for gpu in &topology.gpus {
@@ -27,10 +22,8 @@ pub(super) fn facts(topology: &Topology) -> BTreeSet<String> {
         facts.insert(format!("gpu {} {:?} {node:?}", gpu.address, gpu.vendor));
     }
     for address in topology.nics.iter().filter_map(|nic| nic.address) {
-        facts.insert(format!(
-            "nic {address} {:?}",
-            topology.numa_node_of(address)
-        ));
+        let node = topology.numa_node_of(address);
+        facts.insert(format!("nic {address} {node:?}"));
         for gpu in &topology.gpus {
             let known = |address| topology.numa_node_of(address).is_some();
             let kind = match topology.path_type(gpu.address, address) {
@@ -44,79 +37,33 @@ pub(super) fn facts(topology: &Topology) -> BTreeSet<String> {
     facts
 }
 
-/// Every refusal is one short line; every accepted text makes a topology file and survives being written.
-fn judge(text: &str) -> Result<bool, TestCaseError> {
-    match parse(text) {
-        Ok((topology, _)) => {
-            let kept = file::from_json(&file::to_json(&topology), topology.provenance.clone());
-            prop_assert_eq!(kept.as_ref().map_err(ToString::to_string), Ok(&topology));
-            let Ok(text) = write(&topology) else {
-                return Ok(true);
-            };
-            prop_assert!(
-                rules::reader::load(&text).is_ok(),
-                "{:?} {}",
-                rules::reader::load(&text),
-                text
-            );
-            let again = parse(&text)
-                .map_err(|bad| TestCaseError::fail(bad.to_string()))?
-                .0;
-            prop_assert_eq!(facts(&again), facts(&topology));
-            Ok(true)
-        }
-        Err(bad) => {
-            let message = bad.to_string();
-            prop_assert!(
-                !message.chars().any(char::is_control) && message.chars().count() < 400,
-                "{message:?}"
-            );
-            Ok(false)
-        }
-    }
-}
-
 /// A device, and the switches above it from the CPU down: (cpu, path of switches, is a GPU).
 type Device = (usize, Vec<usize>, bool);
 
 fn devices() -> impl Strategy<Value = Vec<Device>> {
-    prop::collection::vec(
-        (
-            0usize..3,
-            prop::collection::vec(0usize..2, 0..5),
-            any::<bool>(),
-        ),
-        0..12,
-    )
+    let path = prop::collection::vec(0usize..2, 0..5);
+    prop::collection::vec((0usize..3, path, any::<bool>()), 0..12)
 }
 
 /// `<pci>` elements below the switches `path`, and their addresses in the order of `devices`.
 fn tree(devices: &[(usize, &Device)], depth: usize, switches: &mut usize, text: &mut String) {
     for &(index, (_, path, is_gpu)) in devices {
         if path.len() == depth {
-            let class = if *is_gpu { "0x030200" } else { "0x020000" };
-            let inside = if *is_gpu {
-                "<gpu/>".to_string()
-            } else {
-                format!("<nic><net name=\"n{index}\"/></nic>")
+            let (class, inside) = match is_gpu {
+                true => ("0x030200", "<gpu/>".to_string()),
+                false => ("0x020000", format!("<nic><net name=\"n{index}\"/></nic>")),
             };
-            text.push_str(&format!(
-                "<pci busid=\"0000:{index:02x}:00.0\" class=\"{class}\">{inside}</pci>\n"
-            ));
+            let open = format!("<pci busid=\"0000:{index:02x}:00.0\" class=\"{class}\">");
+            text.push_str(&format!("{open}{inside}</pci>\n"));
         }
     }
     for branch in 0..2 {
-        let below: Vec<_> = devices
-            .iter()
-            .filter(|(_, (_, path, _))| path.get(depth) == Some(&branch))
-            .copied()
-            .collect();
+        let mut below = devices.to_vec();
+        below.retain(|(_, (_, path, _))| path.get(depth) == Some(&branch));
         if !below.is_empty() {
             *switches += 1;
-            text.push_str(&format!(
-                "<pci busid=\"0001:{:02x}:00.0\" class=\"0x060400\">\n",
-                *switches
-            ));
+            let open = format!("<pci busid=\"0001:{switches:02x}:00.0\" class=\"0x060400\">");
+            text.push_str(&open);
             tree(&below, depth + 1, switches, text);
             text.push_str("</pci>\n");
         }
@@ -135,6 +82,42 @@ fn by_nccls_rule(a: &Device, b: &Device) -> PathType {
     }
 }
 
+/// A machine without devices.
+fn empty(nodes: u32) -> Topology {
+    let mut topology = Topology::empty("generated", Provenance::ThisSystem);
+    topology
+        .numa_nodes
+        .extend((0..nodes).map(|os_index| NumaNode {
+            os_index,
+            cpus: (os_index * 20..os_index * 20 + 20).collect(),
+            distances: Vec::new(),
+            package: None,
+        }));
+    topology
+}
+
+fn at(domain: usize, bus: usize, device: u8) -> PciAddress {
+    PciAddress {
+        domain: domain as u32,
+        bus: bus as u8,
+        device,
+        function: 0,
+    }
+}
+
+fn host(domain: usize) -> PciParent {
+    let domain = domain as u32;
+    PciParent::Host(HostBridge { domain, bus: 0 })
+}
+
+fn nic(name: String, address: PciAddress, ports: Vec<Port>) -> Nic {
+    Nic {
+        address: Some(address),
+        ports,
+        ..Nic::new(name.parse().unwrap(), NicKind::Verbs)
+    }
+}
+
 /// Host bridges, each with up to two nested switches, a GPU below the last and NICs below both.
 fn machines() -> impl Strategy<Value = Topology> {
     let slot = (
@@ -146,27 +129,13 @@ fn machines() -> impl Strategy<Value = Topology> {
         0usize..4,
     );
     prop::collection::vec(slot, 0..9).prop_map(|slots| {
-        let mut topology = Topology::empty("generated", Provenance::ThisSystem);
-        for os_index in 0..3u32 {
-            let cpus = (os_index * 20..os_index * 20 + 20).collect();
-            topology.numa_nodes.push(NumaNode {
-                os_index,
-                cpus,
-                distances: Vec::new(),
-                package: None,
-            });
-        }
+        let mut topology = empty(3);
         for (index, (nics, gpu, is_deep, numa_node, (tenths_gt, width), state)) in
             slots.into_iter().enumerate()
         {
             let rate = Some(LinkRate { tenths_gt, width });
             let mut add = |bus: usize, device: u8, parent: PciParent| {
-                let address = PciAddress {
-                    domain: index as u32,
-                    bus: bus as u8,
-                    device,
-                    function: 0,
-                };
+                let address = at(index, bus, device);
                 let link = PcieLink {
                     current: rate,
                     max: rate,
@@ -178,27 +147,18 @@ fn machines() -> impl Strategy<Value = Topology> {
                 });
                 PciParent::Bridge(address)
             };
-            let root = add(
-                0,
-                1,
-                PciParent::Host(HostBridge {
-                    domain: index as u32,
-                    bus: 0,
-                }),
-            );
+            let root = add(0, 1, host(index));
             let first = add(1, 0, root);
-            let second = if is_deep {
+            let mut second = first;
+            if is_deep {
                 let port = add(2, 31, first);
-                add(3, 0, port)
-            } else {
-                first
-            };
+                second = add(3, 0, port);
+            }
             let mut place = |device: u8, switch: PciParent| {
                 let port = add(if switch == first { 2 } else { 4 }, device, switch);
-                let PciParent::Bridge(address) = add(0x10 + usize::from(device), 0, port) else {
-                    unreachable!()
-                };
-                address
+                let bus = 0x10 + usize::from(device);
+                add(bus, 0, port);
+                at(index, bus, 0)
             };
             if let Some(vendor) = gpu {
                 let gpu = Gpu::new(place(9, second), GpuVendor::ALL[vendor]);
@@ -207,30 +167,18 @@ fn machines() -> impl Strategy<Value = Topology> {
                     ..gpu
                 });
             }
-            for nic in 0..nics as u8 {
-                let address = place(nic, if nic % 2 == 0 { first } else { second });
-                let state = [
-                    PortState::Active,
-                    PortState::Active,
-                    PortState::Active,
-                    PortState::Down,
-                ][state];
-                let port = |number| {
-                    Port::new(
-                        number,
-                        state,
-                        LinkLayer::Ethernet,
-                        Some(2500 * u64::from(number)),
-                    )
-                };
+            let state = match state {
+                3 => PortState::Down,
+                _ => PortState::Active,
+            };
+            for number in 0..nics as u8 {
+                let address = place(number, [first, second][usize::from(number % 2)]);
+                let rate = |port| Some(2500 * u64::from(port));
+                let port = |port| Port::new(port, state, LinkLayer::Ethernet, rate(port));
+                let ports = (1..=number + 1).map(port).collect();
                 topology.nics.push(Nic {
-                    address: Some(address),
-                    ports: (1..=nic + 1).map(port).collect(),
-                    card: Some(format!("946d:ae03:00{index:02x}:00a{nic}")),
-                    ..Nic::new(
-                        format!("mlx5_{index}{nic}").parse().unwrap(),
-                        NicKind::Verbs,
-                    )
+                    card: Some(format!("946d:ae03:00{index:02x}:00a{number}")),
+                    ..nic(format!("mlx5_{index}{number}"), address, ports)
                 });
             }
         }
@@ -241,35 +189,13 @@ fn machines() -> impl Strategy<Value = Topology> {
 
 /// A bus that shows every function alone, and statements of which GPUs and NICs share a switch.
 fn virtual_machines() -> impl Strategy<Value = Topology> {
-    let device = (
-        any::<bool>(),
-        0u32..4,
-        prop::option::of(0u32..2),
-        any::<bool>(),
-    );
+    let node = prop::option::of(0u32..2);
+    let device = (any::<bool>(), 0u32..4, node, any::<bool>());
     (prop::collection::vec(device, 0..16), any::<bool>()).prop_map(|(devices, is_nested)| {
-        let mut topology = Topology::empty("virtual", Provenance::ThisSystem);
-        for os_index in 0..2u32 {
-            let cpus = (os_index * 20..os_index * 20 + 20).collect();
-            topology.numa_nodes.push(NumaNode {
-                os_index,
-                cpus,
-                distances: Vec::new(),
-                package: None,
-            });
-        }
+        let mut topology = empty(2);
         let mut switches = Vec::new();
         for (index, (is_gpu, switch, numa_node, has_link)) in devices.into_iter().enumerate() {
-            let address = PciAddress {
-                domain: index as u32 + 1,
-                bus: 0,
-                device: 0,
-                function: 0,
-            };
-            let host = HostBridge {
-                domain: address.domain,
-                bus: 0,
-            };
+            let address = at(index + 1, 0, 0);
             let rate = has_link.then_some(LinkRate {
                 tenths_gt: 320,
                 width: 16,
@@ -280,27 +206,23 @@ fn virtual_machines() -> impl Strategy<Value = Topology> {
                     current: rate,
                     max: rate,
                 },
-                ..PciFunction::new(address, PciParent::Host(host))
+                ..PciFunction::new(address, host(index + 1))
             });
             switches.push((is_gpu, address, switch));
             if is_gpu {
                 topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
             } else {
                 let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
-                topology.nics.push(Nic {
-                    address: Some(address),
-                    ports: vec![port],
-                    ..Nic::new(format!("mlx5_{index}").parse().unwrap(), NicKind::Verbs)
-                });
+                let name = format!("mlx5_{index}");
+                topology.nics.push(nic(name, address, vec![port]));
             }
         }
-        for &(is_gpu, gpu, a) in &switches {
-            for &(is_nic, nic, b) in switches.iter().filter(|_| is_gpu) {
-                let kind = match (is_nic, a == b, a % 2 == b % 2 && is_nested) {
-                    (true, ..) => continue,
-                    (false, true, _) => PathType::Pix,
-                    (false, false, true) => PathType::Pxb,
-                    (false, false, false) => continue,
+        for &(_, gpu, a) in switches.iter().filter(|device| device.0) {
+            for &(_, nic, b) in switches.iter().filter(|device| !device.0) {
+                let kind = match (a == b, a % 2 == b % 2 && is_nested) {
+                    (true, _) => PathType::Pix,
+                    (false, true) => PathType::Pxb,
+                    (false, false) => continue,
                 };
                 topology.stated_paths.insert((gpu, nic), kind);
             }
@@ -317,28 +239,14 @@ fn as_nccl_reads_it(made: &Topology) -> Result<(), TestCaseError> {
     if made.gpus.is_empty() {
         return Ok(());
     }
-    let bus = Topology {
-        stated_paths: Default::default(),
-        ..made.clone()
-    };
-    for bus in [Some(&bus), None] {
-        let joined = rules::joined(&text, made, bus).and_then(|all| all.check().map(|()| all));
-        let all = joined.map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
-        let kinds = all
-            .kinds(made)
-            .map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
+    for bus in [Some(&rules::bus(made)), None] {
+        let kinds = rules::kinds(&text, made, bus);
+        let kinds = kinds.map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
         for ((rank, name), kind) in kinds {
             let nic = made.nics.iter().find(|nic| nic.name == *name).unwrap();
             let expected = made.path_type(made.gpus[rank].address, nic.address.unwrap());
             let near = |kind: PathType| (kind <= PathType::Pxb).then_some(kind);
-            prop_assert_eq!(
-                near(kind),
-                near(expected),
-                "GPU {} and {}\n{}",
-                rank,
-                name,
-                text
-            );
+            prop_assert_eq!(near(kind), near(expected), "{} {}\n{}", rank, name, text);
         }
     }
     Ok(())
@@ -360,14 +268,12 @@ proptest! {
         }
         text.push_str("</system>\n");
         let (topology, _) = parse(&text).map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
-        let address = |index: usize| PciAddress { domain: 0, bus: index as u8, device: 0, function: 0 };
         for (i, a) in &numbered {
             for (k, b) in numbered.iter().filter(|(k, _)| k != i) {
-                let kind = topology.path_type(address(*i), address(*k));
+                let kind = topology.path_type(at(0, *i, 0), at(0, *k, 0));
                 prop_assert_eq!(kind, by_nccls_rule(a, b), "{} and {} in\n{}", i, k, text);
             }
         }
-        prop_assert!(judge(&text)?);
     }
 
     #[test]
@@ -392,45 +298,5 @@ proptest! {
     #[test]
     fn nccl_reads_a_virtual_machine_whose_pairs_are_stated(made in virtual_machines()) {
         as_nccl_reads_it(&made)?;
-    }
-
-    #[test]
-    fn no_text_makes_the_reader_panic(text in any::<String>()) {
-        judge(&text)?;
-        judge(&SAMPLE.replace("mlx5_0", &text))?;
-        judge(&SAMPLE.replace("0x10de", &text))?;
-    }
-
-    #[test]
-    fn a_file_cut_anywhere_is_refused(length in 0..SAMPLE.len() - 2) {
-        prop_assert!(!judge(&SAMPLE[..length])?);
-    }
-
-    #[test]
-    fn bytes_changed_anywhere_never_make_the_reader_panic(
-        changes in prop::collection::vec((0..SAMPLE.len(), 32u8..127), 1..4)
-    ) {
-        let mut bytes = SAMPLE.as_bytes().to_vec();
-        changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
-        judge(&String::from_utf8(bytes).unwrap())?;
-    }
-
-    #[test]
-    fn a_value_put_in_the_place_of_another_never_makes_the_reader_panic(
-        swaps in prop::collection::vec((any::<usize>(), any::<usize>()), 1..6)
-    ) {
-        let mut pieces: Vec<&str> = SAMPLE.split('"').collect();
-        let odd = pieces.len() / 2;
-        swaps.into_iter().for_each(|(from, to)| pieces[from % odd * 2 + 1] = pieces[to % odd * 2 + 1]);
-        judge(&pieces.join("\""))?;
-    }
-
-    #[test]
-    fn lines_left_out_or_moved_never_make_the_reader_panic(from: usize, to: usize, keep: bool) {
-        let mut lines: Vec<&str> = SAMPLE.lines().collect();
-        let from = from % lines.len();
-        let line = if keep { lines[from] } else { lines.remove(from) };
-        lines.insert(to % lines.len(), line);
-        judge(&lines.join("\n"))?;
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The node as all its ranks see it: one for each GPU, which all list the same NICs.
 ///
 /// `bus` is what /sys shows where NCCL runs: the machine's own bus, or that of one which has none of these devices.
-pub fn joined(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result<Xml, String> {
+fn joined(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result<Xml, String> {
     let mut all = Xml::default();
     for rank in 0..topology.gpus.len() {
         let mut of_rank = Rank {
@@ -24,32 +24,41 @@ pub fn joined(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result
             topology,
         };
         of_rank.complete(rank)?;
-        let (xml, root) = (
-            &of_rank.xml,
-            of_rank
-                .xml
-                .find("system", |_| true)
-                .ok_or("no `<system>`")?,
-        );
-        let kept = xml.trimmed(root).ok_or("nothing is kept")?;
-        all.fuse(&kept);
-        if xml.elements.len() > reader::MAX_ELEMENTS || all.elements.len() > reader::MAX_ELEMENTS {
-            return Err(format!(
-                "{} elements of a rank, {} of all",
-                xml.elements.len(),
-                all.elements.len()
-            ));
+        let xml = &of_rank.xml;
+        let root = xml.find("system", |_| true).ok_or("no `<system>`")?;
+        all.fuse(&xml.trimmed(root).ok_or("nothing is kept")?);
+        let elements = xml.elements.len().max(all.elements.len());
+        if elements > reader::MAX_ELEMENTS {
+            return Err(format!("{elements} elements"));
         }
     }
     Ok(all)
 }
 
+/// The paths that NCCL finds in the joined files, which have all that it asks for.
+pub fn kinds(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result<Kinds, String> {
+    let all = joined(text, topology, bus)?;
+    all.check()?;
+    all.kinds(topology)
+}
+
+/// A virtual machine's bus, without the paths that are only stated.
+pub fn bus(topology: &Topology) -> Topology {
+    Topology {
+        stated_paths: BTreeMap::new(),
+        ..topology.clone()
+    }
+}
+
 /// The NICs that NCCL would list.
 pub fn listed(topology: &Topology) -> impl Iterator<Item = &Nic> {
-    topology.nics.iter().filter(|nic| {
-        nic.kind == NicKind::Verbs && nic.ports.iter().any(|port| port.state == PortState::Active)
-    })
+    let is_active = |nic: &&Nic| nic.ports.iter().any(|port| port.state == PortState::Active);
+    let verbs = topology.nics.iter();
+    verbs.filter(move |nic| nic.kind == NicKind::Verbs && is_active(nic))
 }
+
+/// The path between each GPU, by its rank, and each NIC.
+pub type Kinds = BTreeMap<(usize, String), PathType>;
 
 /// The address at which NCCL looks for a NIC's function: all ports of a card, and all virtual functions, are one
 /// (src/transport/net_ib/init.cc, `ncclIbGetPciPath`).
@@ -86,11 +95,8 @@ impl Rank<'_> {
         gpu.set("keep", "1");
         gpu.set("rank", &rank.to_string());
         gpu.set_if_unset("gdr", "1");
-        let nics: Vec<(String, Option<PciAddress>)> = listed(self.topology)
-            .map(|nic| (nic.name.to_string(), nic.address))
-            .collect();
-        for (dev, (name, address)) in nics.into_iter().enumerate() {
-            self.net(dev, &name, address)?;
+        for (dev, nic) in listed(self.topology).enumerate() {
+            self.net(dev, &nic.name, nic.address)?;
         }
         Ok(())
     }
@@ -98,23 +104,20 @@ impl Rank<'_> {
     /// `ncclTopoFillNet` and what follows it.
     fn net(&mut self, dev: usize, name: &str, address: Option<PciAddress>) -> Result<(), String> {
         let known = self.xml.find("net", |net| net.get("name") == Some(name));
-        let net = match (known, address) {
-            (Some(net), _) => net,
-            (None, address) => {
-                let above = match address {
-                    Some(address) => {
-                        let pci = self.function(&sought(address).to_string());
-                        self.xml.elements[pci].set_if_unset("class", "0x02");
-                        self.ask_sys(pci)?;
-                        pci
-                    }
-                    None => self.xml.find("cpu", |_| true).ok_or("no `<cpu>`")?,
-                };
-                let nic = self.xml.child(above, "nic");
-                let nic = nic.unwrap_or_else(|| self.xml.add(Some(above), "nic"));
-                self.xml.add(Some(nic), "net")
+        let above = match address.filter(|_| known.is_none()) {
+            Some(address) => {
+                let pci = self.function(&sought(address).to_string());
+                self.xml.elements[pci].set_if_unset("class", "0x02");
+                self.ask_sys(pci)?;
+                pci
             }
+            None => self.xml.find("cpu", |_| true).ok_or("no `<cpu>`")?,
         };
+        let net = known.unwrap_or_else(|| {
+            let nic = self.xml.child(above, "nic");
+            let nic = nic.unwrap_or_else(|| self.xml.add(Some(above), "nic"));
+            self.xml.add(Some(nic), "net")
+        });
         let net = &mut self.xml.elements[net];
         net.set("name", name);
         net.set("keep", "1");
@@ -134,34 +137,25 @@ impl Rank<'_> {
 
     /// `ncclTopoGetXmlFromSys`
     fn ask_sys(&mut self, pci: usize) -> Result<(), String> {
-        let busid = self.xml.elements[pci]
-            .get("busid")
-            .ok_or("no `busid`")?
-            .to_string();
+        let busid = self.xml.elements[pci].get("busid").ok_or("no `busid`")?;
+        let busid = busid.to_string();
         let address: PciAddress = busid.parse().map_err(|bad| format!("{bad}"))?;
         let function = self.bus.and_then(|bus| bus.pci.get(address)).cloned();
         let element = &mut self.xml.elements[pci];
         if let Some(function) = &function {
-            function
-                .class
-                .iter()
-                .for_each(|class| element.set("class", &format!("0x{class:06x}")));
-            let id = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
-            for (key, value) in [
-                ("vendor", id(function.vendor)),
-                ("device", id(function.device)),
-                (
-                    "subsystem_vendor",
-                    id(function.subsystem.map(|(vendor, _)| vendor)),
-                ),
-                (
-                    "subsystem_device",
-                    id(function.subsystem.map(|(_, device)| device)),
-                ),
+            if let Some(class) = function.class {
+                element.set("class", &format!("0x{class:06x}"));
+            }
+            let subsystem = function.subsystem.unzip();
+            for (key, id) in [
+                ("vendor", function.vendor),
+                ("device", function.device),
+                ("subsystem_vendor", subsystem.0),
+                ("subsystem_device", subsystem.1),
             ] {
-                value
-                    .iter()
-                    .for_each(|value| element.set_if_unset(key, value));
+                if let Some(id) = id {
+                    element.set_if_unset(key, &format!("0x{id:04x}"));
+                }
             }
         }
         element.set_if_unset("link_speed", "");
@@ -169,13 +163,10 @@ impl Rank<'_> {
         if self.xml.elements[pci].parent.is_none() {
             let parent = self.above(address, function.is_some());
             self.xml.elements[pci].parent = Some(parent);
-            let key = |index: &usize| self.xml.elements[*index].get("busid").map(str::to_string);
-            let place = self.xml.elements[parent]
-                .inside
-                .iter()
-                .position(|other| key(other) > Some(busid.clone()));
-            let inside = &mut self.xml.elements[parent].inside;
-            inside.insert(place.unwrap_or(inside.len()), pci);
+            let is_behind = |other: &usize| self.xml.elements[*other].get("busid") > Some(&busid);
+            let inside = &self.xml.elements[parent].inside;
+            let place = inside.iter().position(is_behind).unwrap_or(inside.len());
+            self.xml.elements[parent].inside.insert(place, pci);
         }
         let parent = self.xml.elements[pci].parent.ok_or("no parent")?;
         if self.xml.elements[parent].name == "pci" {
@@ -187,30 +178,24 @@ impl Rank<'_> {
             ("arch", "x86_64"),
             ("vendor", "AuthenticAMD"),
             ("familyid", "143"),
+            ("modelid", "49"),
         ] {
             cpu.set_if_unset(key, value);
         }
-        cpu.set_if_unset("modelid", "49");
         Ok(())
     }
 
     /// What stands above a function that the file does not have: the next switch up, two bridges away, or the CPU.
     fn above(&mut self, address: PciAddress, is_here: bool) -> usize {
-        let bridges = self
-            .bus
-            .map(|bus| bus.pci.ancestors(address).0)
-            .unwrap_or_default();
-        if let Some(switch) = bridges.get(1) {
+        let bridges = self.bus.map(|bus| bus.pci.ancestors(address).0);
+        if let Some(switch) = bridges.unwrap_or_default().get(1) {
             return self.function(&switch.to_string());
         }
-        let numa_node = self
-            .bus
-            .and_then(|bus| bus.pci.get(address)?.numa_node)
-            .filter(|_| is_here);
+        let bus = self.bus.filter(|_| is_here);
+        let numa_node = bus.and_then(|bus| bus.pci.get(address)?.numa_node);
         let numaid = numa_node.map_or("-1".to_string(), |node| node.to_string());
-        let known = self
-            .xml
-            .find("cpu", |cpu| cpu.get("numaid") == Some(&numaid));
+        let is_it = |cpu: &reader::Element| cpu.get("numaid") == Some(&numaid);
+        let known = self.xml.find("cpu", is_it);
         known.unwrap_or_else(|| {
             let system = self.xml.find("system", |_| true);
             let cpu = self.xml.add(system, "cpu");
@@ -223,25 +208,21 @@ impl Rank<'_> {
 
 impl Xml {
     /// What `ncclTopoGetSystemFromXml` would not find.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         for element in &self.elements {
             let mandatory: &[&str] = match element.name.as_str() {
                 "system" => &["version"],
                 "cpu" if element.get("arch") != Some("x86_64") => &["numaid", "arch", "host_hash"],
-                "cpu" if element.get("vendor") != Some("GenuineIntel") => {
-                    &["numaid", "arch", "vendor"]
-                }
-                "cpu" => &["numaid", "arch", "vendor", "familyid", "modelid"],
+                "cpu" if element.get("vendor") != Some("GenuineIntel") => &["numaid", "vendor"],
+                "cpu" => &["numaid", "vendor", "familyid", "modelid"],
                 "pci" => &["class", "busid", "link_width", "link_speed"],
                 "gpu" => &["rank", "sm", "dev", "gdr"],
                 "net" => &["dev"],
                 _ => &[],
             };
             for key in mandatory {
-                element.get(key).ok_or(format!(
-                    "Attribute {key} of node {} not found",
-                    element.name
-                ))?;
+                let missing = || format!("{key} of {}", element.name);
+                element.get(key).ok_or_else(missing)?;
             }
         }
         Ok(())
@@ -249,19 +230,13 @@ impl Xml {
 
     /// The kind of path between each GPU, by its rank, and each NIC, by its name (src/graph/paths.cc, `ncclTopoSetPaths`).  A
     /// device that occurs twice, or nowhere, is an error.
-    pub fn kinds(
-        &self,
-        topology: &Topology,
-    ) -> Result<BTreeMap<(usize, String), PathType>, String> {
-        let mut kinds = BTreeMap::new();
+    fn kinds(&self, topology: &Topology) -> Result<Kinds, String> {
+        let mut kinds = Kinds::new();
         let one = |name: &str, key: &str, value: &str| {
-            let found: Vec<usize> = (0..self.elements.len())
-                .filter(|&i| {
-                    self.elements[i].name == name && self.elements[i].get(key) == Some(value)
-                })
-                .collect();
-            match found.as_slice() {
-                [one] => Ok(self.path_up(*one)),
+            let elements = self.elements.iter().enumerate();
+            let found = elements.filter(|(_, of)| of.name == name && of.get(key) == Some(value));
+            match Vec::from_iter(found).as_slice() {
+                [(one, _)] => Ok(self.path_up(*one)),
                 many => Err(format!("{} `<{name} {key}=\"{value}\">`", many.len())),
             }
         };
@@ -297,10 +272,10 @@ impl Xml {
             here = self.elements[index].parent;
         }
         // a NIC right below its CPU has no function of its own
-        if path
+        let first = path
             .first()
-            .is_some_and(|&first| self.elements[first].name == "cpu")
-        {
+            .map(|&first| self.elements[first].name.as_str());
+        if first == Some("cpu") {
             path.insert(0, from);
         }
         path

@@ -18,11 +18,9 @@ pub enum Above {
 pub struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
-    /// names of functions with an invented address
     names: BTreeMap<PciAddress, String>,
     /// rates that the topology does not tell: above invented switches and devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
-    /// devices below an invented switch
     joined: BTreeSet<PciAddress>,
 }
 
@@ -81,7 +79,6 @@ impl Places {
             .map_or_else(|| address.to_string(), String::clone)
     }
 
-    /// The rate that both ends of the link above a function support.
     pub fn rate(&self, node: &Topology, address: PciAddress) -> Option<LinkRate> {
         self.rates
             .get(&address)
@@ -93,7 +90,6 @@ impl Places {
         self.below.entry(above).or_default().insert(here);
     }
 
-    /// Puts a device below its switches, and these below their CPU.
     fn hang(&mut self, node: &Topology, device: PciAddress) {
         let mut here = device;
         // a way that ends at a host bridge cannot be a circle
@@ -112,7 +108,6 @@ impl Places {
         }
     }
 
-    /// Puts the devices of a group below one switch, or below one with others inside.
     fn join(&mut self, node: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
         let is_gpu = |address: &PciAddress| node.gpu_index(*address).is_some();
         let switch = |inside: u32| PciAddress {
@@ -230,7 +225,6 @@ fn groups(node: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAd
         .collect()
 }
 
-/// Parts whose members are joined by `is_joined`, in order of their first member.
 fn partition(
     all: &BTreeSet<PciAddress>,
     is_joined: impl Fn(PciAddress, PciAddress) -> bool,

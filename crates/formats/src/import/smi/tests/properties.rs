@@ -1,7 +1,6 @@
-//! The properties of the reader: a matrix reads the same in every printed form, and no text makes the reader panic.
+//! A matrix reads the same in every printed form; any other text is for tests/fuzz.rs.
 
 use super::*;
-use crate::file;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::fmt::Write;
@@ -33,36 +32,38 @@ struct Form {
 fn machines() -> impl Strategy<Value = Machine> {
     (1usize..6, 0usize..7).prop_flat_map(|(gpus, nics)| {
         let kind = prop::sample::select(PathType::ALL.to_vec());
-        let row = prop::collection::vec(kind, nics);
-        (
-            prop::collection::vec(row, gpus),
-            prop::collection::vec(0u32..4, gpus),
-        )
-            .prop_map(|(kinds, nodes)| Machine { kinds, nodes })
+        let kinds = prop::collection::vec(prop::collection::vec(kind, nics), gpus);
+        let nodes = prop::collection::vec(0u32..4, gpus);
+        (kinds, nodes).prop_map(|(kinds, nodes)| Machine { kinds, nodes })
     })
 }
 
+const PREFIXES: [&str; 6] = [
+    "",
+    "> ",
+    "3: ",
+    "2031-05-01T10:00:00Z ",
+    "[1,0]<stdout>: ",
+    "\"",
+];
+
 fn forms() -> impl Strategy<Value = Form> {
-    let prefix = prop::sample::select(vec![
-        "",
-        "> ",
-        "3: ",
-        "2031-05-01T10:00:00Z ",
-        "[1,0]<stdout>: ",
-        "\"",
-    ]);
-    (any::<[bool; 5]>(), 0usize..4, any::<Index>(), prefix).prop_map(
-        |([tabs, legend, ansi, nic_rows, fenced], titles, first_row, prefix)| Form {
-            tabs,
-            legend,
-            titles,
-            ansi,
-            nic_rows,
-            first_row,
-            prefix,
-            fenced,
-        },
-    )
+    let parts = (
+        any::<[bool; 5]>(),
+        0usize..4,
+        any::<Index>(),
+        0..PREFIXES.len(),
+    );
+    parts.prop_map(|(flags, titles, first_row, prefix)| Form {
+        tabs: flags[0],
+        legend: flags[1],
+        titles,
+        ansi: flags[2],
+        nic_rows: flags[3],
+        first_row,
+        prefix: PREFIXES[prefix],
+        fenced: flags[4],
+    })
 }
 
 fn name(nic: usize) -> String {
@@ -71,19 +72,16 @@ fn name(nic: usize) -> String {
 
 fn print(machine: &Machine, form: &Form) -> String {
     let (gpus, nics) = (machine.kinds.len(), machine.kinds[0].len());
-    let nic = |nic: usize| {
-        if form.legend {
-            format!("NIC{nic}")
-        } else {
-            name(nic)
-        }
+    let nic = |nic: usize| match form.legend {
+        true => format!("NIC{nic}"),
+        false => name(nic),
     };
-    let gap = |text: &str| {
-        if form.tabs {
-            format!("{text}\t")
-        } else {
-            format!("{text:<12}")
-        }
+    let line = |words: &mut dyn Iterator<Item = &str>| -> String {
+        let word = |word: &str| match form.tabs {
+            true => format!("{word}\t"),
+            false => format!("{word:<12}"),
+        };
+        words.map(word).collect()
     };
     let labels: Vec<String> = (0..gpus)
         .map(|gpu| format!("GPU{gpu}"))
@@ -91,42 +89,34 @@ fn print(machine: &Machine, form: &Form) -> String {
         .collect();
     let titles =
         &["CPU", "Affinity", "NUMA", "Affinity", "GPU", "NUMA", "ID"][..[0, 2, 4, 7][form.titles]];
-    let words: Vec<&str> = labels
-        .iter()
-        .map(String::as_str)
-        .chain(titles.iter().copied())
-        .collect();
-    let mut header = gap("");
-    words.iter().for_each(|word| header += &gap(word));
+    let names = labels.iter().map(String::as_str);
+    let mut header = line(&mut [""].into_iter().chain(names).chain(titles.iter().copied()));
     if form.ansi {
         header = format!("\u{1b}[4m{header}\u{1b}[0m");
     }
+    let other = |same: bool, kind: &'static str| if same { " X " } else { kind };
     let mut rows = Vec::new();
-    for (gpu, label) in labels.iter().enumerate().take(gpus) {
-        let mut row = gap(label);
-        (0..gpus).for_each(|other| row += &gap(if other == gpu { " X " } else { "NV4" }));
-        machine.kinds[gpu]
-            .iter()
-            .for_each(|kind| row += &gap(&kind.to_string()));
+    for (gpu, kinds) in machine.kinds.iter().enumerate() {
+        let near = (0..gpus).map(|at| other(at == gpu, "NV4").to_string());
         let node = machine.nodes[gpu];
-        let values = [
-            format!("{}-{}", node * 8, node * 8 + 7),
-            node.to_string(),
-            "N/A".to_string(),
-        ];
-        values[..form.titles]
-            .iter()
-            .for_each(|value| row += &gap(value));
-        rows.push(row);
+        let cpus = format!("{}-{}", node * 8, node * 8 + 7);
+        let values = [cpus, node.to_string(), "N/A".to_string()];
+        let values = values.into_iter().take(form.titles);
+        let words = near
+            .chain(kinds.iter().map(ToString::to_string))
+            .chain(values);
+        let words: Vec<String> = [labels[gpu].clone()].into_iter().chain(words).collect();
+        rows.push(line(&mut words.iter().map(String::as_str)));
     }
     for nic in (0..nics).filter(|_| form.nic_rows) {
-        let mut row = gap(&labels[gpus + nic]);
-        machine
-            .kinds
-            .iter()
-            .for_each(|of_gpu| row += &gap(&of_gpu[nic].to_string()));
-        (0..nics).for_each(|other| row += &gap(if other == nic { " X " } else { "PIX" }));
-        rows.push(row);
+        let kinds = machine.kinds.iter().map(|of_gpu| of_gpu[nic].to_string());
+        let near = (0..nics).map(|at| other(at == nic, "PIX").to_string());
+        let words: Vec<String> = [labels[gpus + nic].clone()]
+            .into_iter()
+            .chain(kinds)
+            .chain(near)
+            .collect();
+        rows.push(line(&mut words.iter().map(String::as_str)));
     }
     let first = form.first_row.index(rows.len());
     rows.rotate_left(first);
@@ -135,38 +125,12 @@ fn print(machine: &Machine, form: &Form) -> String {
         text += "\nNIC Legend:\n\n";
         (0..nics).for_each(|nic| writeln!(text, "  NIC{nic}: {}", name(nic)).unwrap());
     }
-    let text: String = text
-        .lines()
-        .map(|line| format!("{}{line}\n", form.prefix))
-        .collect();
-    if form.fenced {
-        format!("Output of the tool:\n```\n{text}```\nThanks\n")
-    } else {
-        text
+    let lines = text.lines().map(|line| format!("{}{line}\n", form.prefix));
+    let text: String = lines.collect();
+    match form.fenced {
+        true => format!("Output of the tool:\n```\n{text}```\nThanks\n"),
+        false => text,
     }
-}
-
-/// Every refusal is one line of bounded length, and every accepted text makes a topology file.
-fn judge(text: &str) -> Result<(), TestCaseError> {
-    match read(text, Provenance::File("test".to_string())) {
-        Ok((topology, _)) => {
-            let kept = file::from_json(&file::to_json(&topology), Provenance::ThisSystem);
-            prop_assert!(
-                kept.is_ok_and(|kept| kept.stated_paths == topology.stated_paths),
-                "{text}"
-            );
-            let all = topology.gpus.len() * topology.nics.len();
-            prop_assert_eq!(topology.stated_paths.len(), all, "{}", text);
-        }
-        Err(bad) => {
-            let message = bad.to_string();
-            prop_assert!(
-                !message.chars().any(char::is_control) && message.len() < 900,
-                "{message:?}"
-            );
-        }
-    }
-    Ok(())
 }
 
 proptest! {
@@ -181,20 +145,13 @@ proptest! {
             expected.push(format!("{gpu}: {}", nics.collect::<Vec<_>>().join(" ")));
         }
         prop_assert_eq!(paths_of(&topology), expected.join("; "), "{}", text);
-        let nodes: Vec<Option<u32>> =
-            topology.gpus.iter().map(|gpu| topology.pci.get(gpu.address).unwrap().numa_node).collect();
-        let known = |node: &u32| (form.titles > 1).then_some(*node);
-        prop_assert_eq!(nodes, machine.nodes.iter().map(known).collect::<Vec<_>>());
+        for (gpu, node) in topology.gpus.iter().zip(&machine.nodes) {
+            let known = (form.titles > 1).then_some(*node);
+            prop_assert_eq!(topology.pci.get(gpu.address).unwrap().numa_node, known);
+        }
         for node in &topology.numa_nodes {
             prop_assert_eq!(node.cpus.first(), Some(node.os_index * 8));
         }
-        judge(&text)?;
-    }
-
-    #[test]
-    fn a_text_cut_anywhere_never_makes_the_reader_panic(machine in machines(), form in forms(), at: Index) {
-        let text = print(&machine, &form);
-        judge(&text[..at.index(text.len())])?;
     }
 
     #[test]
@@ -205,45 +162,6 @@ proptest! {
                 prop_assert_eq!(whole.stated_paths.get(pair), Some(kind));
             }
         }
-    }
-
-    #[test]
-    fn changed_characters_never_make_the_reader_panic(
-        machine in machines(),
-        form in forms(),
-        changes in prop::collection::vec((any::<Index>(), prop::char::any()), 1..6),
-    ) {
-        let mut text: Vec<char> = print(&machine, &form).chars().collect();
-        changes.into_iter().for_each(|(at, to)| *at.get_mut(&mut text) = to);
-        judge(&text.into_iter().collect::<String>())?;
-    }
-
-    #[test]
-    fn words_and_lines_left_out_doubled_or_joined_never_make_the_reader_panic(
-        machine in machines(),
-        form in forms(),
-        edits in prop::collection::vec((any::<Index>(), 0..4), 1..5),
-    ) {
-        let text = print(&machine, &form);
-        let mut words: Vec<&str> = text.split_inclusive([' ', '\t', '\n']).collect();
-        for (at, edit) in edits {
-            let at = at.index(words.len());
-            match edit {
-                0 => words[at] = "",
-                1 => words.insert(at, words[at]),
-                2 => words[at] = words[at].trim_end(),
-                _ => words.insert(at, "\n"),
-            }
-        }
-        judge(&words.concat())?;
-    }
-
-    #[test]
-    fn no_text_makes_the_reader_panic(text in any::<String>()) {
-        judge(&text)?;
-        judge(&PLAIN.replace("NV6", &text))?;
-        judge(&PLAIN.replace("0-7,16-23", &text))?;
-        judge(&PLAIN.replace("mlx5_4", &text))?;
     }
 }
 
@@ -258,22 +176,13 @@ fn the_largest_texts_are_answered_at_once() {
         format!("{}\n", "[".repeat(60_000)).repeat(bytes / 60_000),
         format!("{}\n", "\u{1b}]".repeat(30_000)).repeat(bytes / 60_000),
         format!("{}\n", "GPU1GPU2".repeat(8_000)).repeat(bytes / 64_000),
-        format!(
-            "GPU0\n{}",
-            (0..90_000)
-                .map(|row| format!("mlx5_{row} X\n"))
-                .collect::<String>()
-        ),
+        format!("GPU0\n{}", "mlx5_0 X\n".repeat(90_000)),
         format!("GPU0 CPU Affinity\nGPU0 X {}", "0-8191,".repeat(9_000)),
         format!(
-            "GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}",
+            "GPU0 CPU Affinity NUMA Affinity\nGPU0 X {}",
             "1".repeat(60_000)
         ),
-        format!(
-            "GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}",
-            "1".repeat(64)
-        ),
     ] {
-        judge(&text).unwrap();
+        drop(read(&text, Provenance::ThisSystem));
     }
 }

@@ -16,21 +16,16 @@ fn known(topology: &Topology, gpu: usize) -> (Option<u32>, Option<u32>, Option<C
 #[test]
 fn values_that_touch_are_not_known_and_none_of_the_neighbours_is_taken() {
     for row in ["2-51", "2-5", "2-51N/A"] {
-        let text = format!(
+        let (topology, findings) = load(&format!(
             "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X SYS PIX SYS 0-1 0 N/A\n\
              GPU1 SYS X SYS PIX {row}\n"
-        );
-        let (topology, findings) = load(&text);
-        assert_eq!(
-            known(&topology, 0),
-            (Some(0), Some(0), Some(set("0-1"))),
-            "{row}"
-        );
+        ));
+        let first = (Some(0), Some(0), Some(set("0-1")));
+        assert_eq!(known(&topology, 0), first, "{row}");
         assert_eq!(known(&topology, 1), (None, None, None), "{row}");
+        let said = format!("`CPU Affinity`: `{row}` for 3 columns");
         assert!(
-            findings.contains(&format!(
-                "`CPU Affinity`: `{row}` for 3 columns: values touch or are missing, so none is used, in the rows of `GPU1`"
-            )),
+            findings.iter().any(|of| of.starts_with(&said)),
             "{findings:?}"
         );
     }
@@ -42,10 +37,10 @@ fn a_gpu_whose_row_names_no_numa_node_is_on_none_though_the_matrix_names_only_on
     let (topology, findings) = load(text);
     assert_eq!(known(&topology, 0), (Some(0), Some(0), Some(set("0-1"))));
     assert_eq!(known(&topology, 1), (None, None, None));
-    assert_eq!(
-        findings,
-        ["`CPU Affinity`: its NUMA node is not known, in the rows of `GPU1`"]
-    );
+    let [said] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert!(said.contains("NUMA node is not known") && said.ends_with("rows of `GPU1`"));
     // a NIC that is far from the GPUs of the only node
     let (topology, _) = load("GPU0 mlx5_0 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-1 0\n");
     assert_eq!(known(&topology, 0), (Some(0), None, Some(set("0-1"))));
@@ -53,16 +48,14 @@ fn a_gpu_whose_row_names_no_numa_node_is_on_none_though_the_matrix_names_only_on
 
 #[test]
 fn cpus_without_the_number_of_their_numa_node_are_kept_and_said() {
-    let (topology, findings) = load(
-        "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity\nGPU0 X SYS PIX SYS 0-1\nGPU1 SYS X SYS PIX 2-3\n",
-    );
+    let text =
+        "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity\nGPU0 X SYS PIX SYS 0-1\nGPU1 SYS X SYS PIX 2-3\n";
+    let (topology, findings) = load(text);
     assert_eq!(known(&topology, 1), (None, None, Some(set("2-3"))));
-    assert_eq!(
-        findings,
-        [
-            "`CPU Affinity`: no number of the CPUs' NUMA node: no task is bound by these CPUs, in the rows of `GPU0`, `GPU1`"
-        ]
-    );
+    let [said] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert!(said.starts_with("`CPU Affinity`: no number") && said.ends_with("`GPU0`, `GPU1`"));
 }
 
 #[test]
@@ -70,13 +63,10 @@ fn the_last_word_of_a_text_without_a_line_s_end_is_not_trusted() {
     let cut = PLAIN.strip_suffix('\n').unwrap();
     let (topology, findings) = load(cut);
     assert_eq!(paths_of(&topology), PLAIN_PATHS.replace("ibp9s0", "NIC1"));
-    assert_eq!(
-        findings,
-        [
-            "`NIC Legend`: the text ends without a line's end, and the last name may be cut, so the matrix's own word is used, \
-          which no library knows, for `NIC1`"
-        ]
-    );
+    let [said] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert!(said.starts_with("`NIC Legend`: the text ends") && said.ends_with("`NIC1`"));
     for whole in [format!("{cut} "), format!("{cut}```"), format!("{cut}\r\n")] {
         assert_eq!(load(&whole).1, [""; 0], "{whole:?}");
     }
@@ -84,10 +74,7 @@ fn the_last_word_of_a_text_without_a_line_s_end_is_not_trusted() {
         "GPU0 GPU1 mlx5_0 CPU Affinity NUMA Affinity\nGPU0 X SYS PIX 0-3 0\nGPU1 SYS X SYS 4-15 1";
     let (topology, findings) = load(text);
     assert_eq!(known(&topology, 1), (None, None, None));
-    assert!(
-        findings[0].contains("the text ends after `4-15 1` without a line's end"),
-        "{findings:?}"
-    );
+    assert!(findings[0].contains("ends after `4-15 1` without"));
 }
 
 #[test]
@@ -111,29 +98,20 @@ NIC Legend:
   NIC1: ibp9s0
 ";
     let (topology, findings) = load(text);
-    assert_eq!(
-        paths_of(&topology),
-        "0: mlx5_4=PIX ibp9s0=SYS; 1: mlx5_4=SYS ibp9s0=PXB"
-    );
-    assert_eq!(
-        findings,
-        [
-            "`rows`: kinds of path that nvidia-smi does not have: `MPB`, `MT2`, `SPB`: another vendor's GPUs, taken for used like \
-          NVIDIA's"
-        ]
-    );
+    let wanted = PLAIN_PATHS.replace("=NODE", "=PXB");
+    assert_eq!(paths_of(&topology), wanted);
+    let [said] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert!(said.starts_with("`rows`: ") && said.contains("`MPB`, `MT2`, `SPB`: "));
     assert!(
         topology
             .pci
             .iter()
             .all(|function| function.vendor.is_none())
     );
-    let refused = refusal(&text.replace("SPB  =", "SPX  ="));
-    assert!(
-        refused
-            .contains("line 2: `SPB`, which no legend below explains, between `GPU0` and `NIC0`"),
-        "{refused}"
-    );
     let cut = &text[..text.find("single").unwrap()];
-    assert!(refusal(cut).contains("`SPB`, which no legend below explains"));
+    for text in [&text.replace("SPB  =", "SPX  ="), cut] {
+        assert!(refusal(text).contains("line 2: `SPB`, which no legend"));
+    }
 }

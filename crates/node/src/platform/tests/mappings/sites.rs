@@ -1,6 +1,6 @@
 //! The pairs that computing centres and vendors state of the machines with AMD, Intel and POWER processors, and of Cray's blades.
 
-use super::{Stated, chosen, nearest};
+use super::{chosen, nearest};
 use crate::platform::model;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::policy;
@@ -8,94 +8,26 @@ use nic_placement_core::wish::Wish;
 use nic_placement_topology::PathType;
 use nic_placement_topology::order;
 
-pub(super) const STATED: &[Stated] = &[
-    Stated {
-        machine: "alps-gh200",
-        source: "CSCS documentation, schematic of the GH200 node",
-        groups: &[
-            (&[0], &["cxi0"]),
-            (&[1], &["cxi2"]),
-            (&[2], &["cxi3"]),
-            (&[3], &["cxi1"]),
-        ],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "aurora",
-        source: "ALCF user guides, node diagram of Aurora; NIC and core binding of DAOS",
-        groups: &[
-            (&[0, 1, 2], &["cxi0", "cxi1", "cxi2", "cxi3"]),
-            (&[3, 4, 5], &["cxi4", "cxi5", "cxi6", "cxi7"]),
-        ],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "mi325x-8",
-        source: "lspci of a Supermicro AS-8126GS-TNMR with MI325X; lstopo of another such node",
-        groups: &[
-            (&[0], &["bnxt_re1"]),
-            (&[1], &["bnxt_re3"]),
-            (&[2], &["bnxt_re2"]),
-            (&[3], &["bnxt_re0"]),
-            (&[4], &["bnxt_re5"]),
-            (&[5], &["bnxt_re8"]),
-            (&[6], &["bnxt_re7"]),
-            (&[7], &["bnxt_re4"]),
-        ],
-        path: PathType::Pxb,
-    },
-    Stated {
-        machine: "mi355x-8",
-        source: "rccl-tests on two nodes of AMD's developer cloud: GPUs by rank, NCCL_IB_HCA in the same order",
-        groups: &[
-            (&[0], &["rocep9s0"]),
-            (&[1], &["rocep25s0"]),
-            (&[2], &["rocep105s0"]),
-            (&[3], &["rocep121s0"]),
-            (&[4], &["rocep137s0"]),
-            (&[5], &["rocep153s0"]),
-            (&[6], &["rocep233s0"]),
-            (&[7], &["rocep249s0"]),
-        ],
-        path: PathType::Pxb,
-    },
-    Stated {
-        machine: "perlmutter",
-        source: "openfabric-systems/simllm, NCCL's topology file of a Perlmutter node",
-        groups: &[
-            (&[0], &["cxi3"]),
-            (&[1], &["cxi2"]),
-            (&[2], &["cxi1"]),
-            (&[3], &["cxi0"]),
-        ],
-        path: PathType::Phb,
-    },
-    Stated {
-        machine: "polaris",
-        source: "ALCF user guides, device affinity of Polaris, which has these NICs as mlx5_0 and mlx5_1",
-        groups: &[(&[3], &["cxi0"]), (&[1], &["cxi1"])],
-        path: PathType::Phb,
-    },
-    Stated {
-        machine: "summit",
-        source: "`nvidia-smi topo -m` of a Summit node, rapidsai/ucx-py issue 616",
-        groups: &[
-            (&[0, 1, 2], &["mlx5_0", "mlx5_1"]),
-            (&[3, 4, 5], &["mlx5_2", "mlx5_3"]),
-        ],
-        path: PathType::Node,
-    },
-    Stated {
-        machine: "tuolumne",
-        source: "NIC survey of an HPE Cray EX255a, cecoppola/ntt; ROCm/rccl, tools/topo_expl/models/topo_4p_940.xml",
-        groups: &[
-            (&[0], &["cxi0"]),
-            (&[1], &["cxi1"]),
-            (&[2], &["cxi2"]),
-            (&[3], &["cxi3"]),
-        ],
-        path: PathType::Phb,
-    },
+pub(super) const STATED: &[&str] = &[
+    // CSCS documentation, schematic of the GH200 node
+    "alps-gh200 NODE 0=cxi0 1=cxi2 2=cxi3 3=cxi1",
+    // ALCF user guides, node diagram of Aurora; NIC and core binding of DAOS
+    "aurora NODE 0,1,2=cxi0,cxi1,cxi2,cxi3 3,4,5=cxi4,cxi5,cxi6,cxi7",
+    // lspci of a Supermicro AS-8126GS-TNMR with MI325X; lstopo of another such node
+    "mi325x-8 PXB 0=bnxt_re1 1=bnxt_re3 2=bnxt_re2 3=bnxt_re0 4=bnxt_re5 5=bnxt_re8 6=bnxt_re7 \
+     7=bnxt_re4",
+    // rccl-tests on two nodes of AMD's developer cloud: GPUs by rank, NCCL_IB_HCA in the same order
+    "mi355x-8 PXB 0=rocep9s0 1=rocep25s0 2=rocep105s0 3=rocep121s0 4=rocep137s0 5=rocep153s0 \
+     6=rocep233s0 7=rocep249s0",
+    // openfabric-systems/simllm, NCCL's topology file of a Perlmutter node
+    "perlmutter PHB 0=cxi3 1=cxi2 2=cxi1 3=cxi0",
+    // ALCF user guides, device affinity of Polaris, which has these NICs as mlx5_0 and mlx5_1
+    "polaris PHB 3=cxi0 1=cxi1",
+    // `nvidia-smi topo -m` of a Summit node, rapidsai/ucx-py issue 616
+    "summit NODE 0,1,2=mlx5_0,mlx5_1 3,4,5=mlx5_2,mlx5_3",
+    // NIC survey of an HPE Cray EX255a, cecoppola/ntt; ROCm/rccl,
+    // tools/topo_expl/models/topo_4p_940.xml
+    "tuolumne PHB 0=cxi0 1=cxi1 2=cxi2 3=cxi3",
 ];
 
 /// OLCF user documentation, Frontier user guide; hwloc's view of LLNL Tioga agrees.
@@ -140,15 +72,10 @@ fn two_gpus_of_a_polaris_node_are_far_from_both_nics_and_gpu_order_is_numa_order
 #[test]
 fn the_hbm_of_an_aurora_node_is_of_its_cpus_socket() {
     let topology = model("aurora").unwrap();
-    assert!(
-        [2, 3]
-            .iter()
-            .all(|&node| topology.numa_node(node).unwrap().cpus.is_empty())
-    );
-    assert_eq!(
-        [0, 1, 2, 3].map(|node| topology.socket_of(node)),
-        [0, 1, 0, 1]
-    );
+    let has_cpus = |node| !topology.numa_node(node).unwrap().cpus.is_empty();
+    assert_eq!([2, 3].map(has_cpus), [false, false]);
+    let sockets = [0, 1, 2, 3].map(|node| topology.socket_of(node));
+    assert_eq!(sockets, [0, 1, 0, 1]);
     assert_eq!(topology.cpus().to_string(), "0-207");
 }
 
@@ -186,26 +113,14 @@ fn in_the_runtimes_order(machine: &str, placement: &NodePlacement) -> Vec<String
 #[test]
 fn each_apu_of_a_tuolumne_node_is_a_socket_with_its_own_nic() {
     let topology = model("tuolumne").unwrap();
-    let nodes = |addresses: Vec<_>| -> Vec<u32> {
-        addresses
-            .into_iter()
-            .map(|address| topology.numa_node_of(address).unwrap())
-            .collect()
-    };
-    assert_eq!(
-        nodes(topology.gpus.iter().map(|gpu| gpu.address).collect()),
-        [0, 1, 2, 3]
-    );
-    assert_eq!(
-        nodes(topology.nics.iter().filter_map(|nic| nic.address).collect()),
-        [0, 1, 2, 3]
-    );
-    assert_eq!(
-        [0, 1, 2, 3].map(|node| topology.socket_of(node)),
-        [0, 1, 2, 3]
-    );
-    assert_eq!(
-        topology.numa_node(3).unwrap().cpus.to_string(),
-        "72-95,168-191"
-    );
+    let gpus = topology.gpus.iter().map(|gpu| gpu.address);
+    let nics = topology.nics.iter().filter_map(|nic| nic.address);
+    let nodes = gpus
+        .chain(nics)
+        .map(|address| topology.numa_node_of(address).unwrap());
+    assert_eq!(nodes.collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1, 2, 3]);
+    let sockets = [0, 1, 2, 3].map(|node| topology.socket_of(node));
+    assert_eq!(sockets, [0, 1, 2, 3]);
+    let last = topology.numa_node(3).unwrap().cpus.to_string();
+    assert_eq!(last, "72-95,168-191");
 }

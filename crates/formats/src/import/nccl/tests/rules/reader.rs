@@ -1,4 +1,5 @@
-//! NCCL's XML reader, byte for byte (src/graph/xml.cc, `xmlGetNode` and `xmlLoadSub`), and what it does with elements.
+//! The part of NCCL's XML that we write, with its reader's limits (src/graph/xml.cc, `xmlGetNode` and `xmlLoadSub`), and what it
+//! does with elements.
 
 /// `MAX_STR_LEN`: bytes of a name or a value, with the quote and the NUL.
 const MAX_STR_LEN: usize = 255;
@@ -23,13 +24,9 @@ pub enum HowMade {
 /// An element.
 #[derive(Debug, Clone)]
 pub struct Element {
-    /// its name
     pub name: String,
-    /// how it was made
     pub kind: HowMade,
-    /// the element around it
     pub parent: Option<usize>,
-    /// the elements in it
     pub inside: Vec<usize>,
     attributes: Vec<(String, String)>,
 }
@@ -37,10 +34,8 @@ pub struct Element {
 impl Element {
     /// An attribute's value.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.attributes
-            .iter()
-            .find(|(known, _)| known == key)
-            .map(|(_, value)| value.as_str())
+        let found = self.attributes.iter().find(|(known, _)| known == key);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// `xmlSetAttr`
@@ -49,10 +44,7 @@ impl Element {
             Some((_, old)) => *old = value.to_string(),
             None => self.attributes.push((key.to_string(), value.to_string())),
         }
-        assert!(
-            self.attributes.len() <= MAX_ATTR_COUNT,
-            "NCCL writes beyond its attributes"
-        );
+        assert!(self.attributes.len() <= MAX_ATTR_COUNT, "beyond its end");
     }
 
     /// `xmlSetAttrIfUnset`
@@ -73,18 +65,14 @@ pub struct Xml {
 impl Xml {
     /// The first element of this name that fits.
     pub fn find(&self, name: &str, fits: impl Fn(&Element) -> bool) -> Option<usize> {
-        self.elements
-            .iter()
-            .position(|element| element.name == name && fits(element))
+        let is_it = |element: &Element| element.name == name && fits(element);
+        self.elements.iter().position(is_it)
     }
 
     /// The first element of this name inside another.
     pub fn child(&self, parent: usize, name: &str) -> Option<usize> {
-        self.elements[parent]
-            .inside
-            .iter()
-            .copied()
-            .find(|&index| self.elements[index].name == name)
+        let mut inside = self.elements[parent].inside.iter().copied();
+        inside.find(|&index| self.elements[index].name == name)
     }
 
     /// `xmlAddNode`
@@ -109,11 +97,8 @@ impl Xml {
         let mut element = self.elements[root].clone();
         let is_kept = element.get("keep") == Some("1");
         element.attributes.retain(|(key, _)| key != "keep");
-        let inside: Vec<Tree> = element
-            .inside
-            .iter()
-            .filter_map(|&index| self.trimmed(index))
-            .collect();
+        let inside = element.inside.iter();
+        let inside: Vec<Tree> = inside.filter_map(|&at| self.trimmed(at)).collect();
         (is_kept || !inside.is_empty()).then_some(Tree { element, inside })
     }
 
@@ -130,12 +115,9 @@ impl Xml {
         for below in &tree.inside {
             let same = |index: &usize| {
                 let (a, b) = (&self.elements[*index], &below.element);
-                a.name == b.name
-                    && a.kind == b.kind
-                    && a.attributes.len() == b.attributes.len()
-                    && b.attributes
-                        .iter()
-                        .all(|(key, value)| a.get(key) == Some(value))
+                let mut theirs = b.attributes.iter();
+                (&a.name, a.kind, a.attributes.len()) == (&b.name, b.kind, b.attributes.len())
+                    && theirs.all(|(key, value)| a.get(key) == Some(value))
             };
             match self.elements[here].inside.iter().copied().find(same) {
                 Some(known) => self.fuse_inside(known, below),
@@ -148,9 +130,9 @@ impl Xml {
         let new = self.add(parent, &tree.element.name);
         self.elements[new].kind = tree.element.kind;
         self.elements[new].attributes = tree.element.attributes.clone();
-        tree.inside
-            .iter()
-            .for_each(|below| self.graft(Some(new), below));
+        for below in &tree.inside {
+            self.graft(Some(new), below);
+        }
     }
 }
 
@@ -160,25 +142,27 @@ pub struct Tree {
     inside: Vec<Tree>,
 }
 
-/// Reads a file.  An element that NCCL would pass over is an error too: we write none.
+/// Reads a file.  An element that NCCL would pass over is an error too, and so is a blank that we do not write: we write none.
 pub fn load(text: &str) -> Result<Xml, String> {
-    let mut bytes = Bytes {
-        text: text.as_bytes(),
-        at: 0,
-    };
     let mut xml = Xml::default();
     let mut open: Vec<usize> = Vec::new();
-    while let Some((name, kind, attributes)) = bytes.element()? {
-        let Some(kind) = kind else {
-            let last = open.pop().ok_or(format!("`</{name}>` closes nothing"))?;
-            if xml.elements[last].name != name {
-                return Err(format!(
-                    "XML Mismatch : {} / {name}",
-                    xml.elements[last].name
-                ));
+    let mut rest = text.trim_start_matches([' ', '\n']);
+    while !rest.is_empty() {
+        let tag = rest.strip_prefix('<').and_then(|tag| tag.split_once('>'));
+        let (tag, after) = tag.ok_or(format!("expecting a tag: {rest:.40}"))?;
+        rest = after.trim_start_matches([' ', '\n']);
+        if let Some(name) = tag.strip_prefix('/') {
+            let last = open.pop().map(|last| &xml.elements[last].name);
+            if last.is_none_or(|last| last != name) {
+                return Err(format!("XML Mismatch : {last:?} / {name}"));
             }
             continue;
+        }
+        let (tag, kind) = match tag.strip_suffix('/') {
+            Some(tag) => (tag, HowMade::Single),
+            None => (tag, HowMade::Open),
         };
+        let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
         let parent = open.last().copied();
         let around = parent.map_or("", |parent| xml.elements[parent].name.as_str());
         // the handlers of `ncclTopoXmlLoadSystem`, `…Cpu`, `…Pci`, `…Nic`, `…Gpu`
@@ -191,133 +175,49 @@ pub fn load(text: &str) -> Result<Xml, String> {
             "gpu" => &["nvlink", "c2c"],
             _ => &[],
         };
-        if !known.contains(&name.as_str()) {
+        if !known.contains(&name) {
             return Err(format!("Ignoring element {name} in `{around}`"));
         }
-        let new = xml.add(parent, &name);
+        let new = xml.add(parent, name);
         xml.elements[new].kind = kind;
-        xml.elements[new].attributes = attributes;
+        xml.elements[new].attributes = self::attributes(attributes)?;
         let version = xml.elements[new].get("version");
         if name == "system" && !matches!(version, Some("1" | "2")) {
-            return Err(format!("XML Topology has wrong version {version:?}"));
-        }
-        if parent.is_some_and(|parent| xml.elements[parent].inside.len() > MAX_SUBS) {
-            return Err(format!(
-                "Error : XML parser is limited to {MAX_SUBS} subnodes"
-            ));
+            return Err(format!("wrong version {version:?}"));
         }
         // one place is kept for the element that is being read
-        if xml.elements.len() >= MAX_ELEMENTS {
-            return Err(format!(
-                "Error : XML parser is limited to {MAX_ELEMENTS} nodes"
-            ));
+        let subs = parent.map_or(0, |parent| xml.elements[parent].inside.len());
+        if subs > MAX_SUBS || xml.elements.len() >= MAX_ELEMENTS {
+            return Err(format!("{subs} subnodes of {} nodes", xml.elements.len()));
         }
         if kind == HowMade::Open {
             open.push(new);
         }
     }
     match open.last() {
-        Some(&last) => Err(format!(
-            "XML Parse : unterminated {}",
-            xml.elements[last].name
-        )),
+        Some(&last) => Err(format!("unterminated {}", xml.elements[last].name)),
         None => Ok(xml),
     }
 }
 
-struct Bytes<'a> {
-    text: &'a [u8],
-    at: usize,
-}
-
-/// A name, how it ends (`None`: it closes), and its attributes.
-type Tag = (String, Option<HowMade>, Vec<(String, String)>);
-
-impl Bytes<'_> {
-    fn next(&mut self) -> Result<u8, String> {
-        let byte = self
-            .text
-            .get(self.at)
-            .copied()
-            .ok_or("XML Parse : Unexpected EOF")?;
-        self.at += 1;
-        Ok(byte)
+/// `key="value" key="value"`; NCCL knows no entities.
+fn attributes(mut rest: &str) -> Result<Vec<(String, String)>, String> {
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let split = rest.split_once("=\"");
+        let split = split.and_then(|(key, after)| Some((key, after.split_once('"')?)));
+        let (key, (value, after)) = split.ok_or("an attribute without a value")?;
+        if key.is_empty() || key.contains(' ') {
+            return Err(format!("`{key}` without a value"));
+        }
+        if value.len() >= MAX_STR_LEN - 1 || value.contains(['&', '<']) {
+            return Err(format!("{value} too long, or with an entity"));
+        }
+        found.push((key.to_string(), value.to_string()));
+        rest = after.strip_prefix(' ').unwrap_or(after);
     }
-
-    /// `xmlGetToken` and `xmlGetValue`: a name, its value if one follows, and the byte after.
-    fn token(&mut self, takes_value: bool) -> Result<(String, Option<String>, u8), String> {
-        let mut name = Vec::new();
-        loop {
-            match self.next()? {
-                b'=' if !takes_value => return Err("XML Parse : Unexpected value".to_string()),
-                b'=' => break,
-                end @ (b' ' | b'>' | b'/' | b'\n' | b'\r') => return Ok((text(name)?, None, end)),
-                byte => name.push(byte),
-            }
-        }
-        let quote = self.next()?;
-        if !matches!(quote, b'"' | b'\'') {
-            return Err("XML Parse : Expected (double) quote.".to_string());
-        }
-        let mut value = Vec::new();
-        loop {
-            match self.next()? {
-                byte if byte == quote => break,
-                byte => value.push(byte),
-            }
-        }
-        Ok((text(name)?, Some(text(value)?), self.next()?))
-    }
-
-    fn element(&mut self) -> Result<Option<Tag>, String> {
-        while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-        if self.at == self.text.len() {
-            return Ok(None);
-        }
-        match self.next()? {
-            b'<' => {}
-            other => {
-                return Err(format!(
-                    "XML Parse error : expecting '<', got '{}'",
-                    other as char
-                ));
-            }
-        }
-        let (name, _, mut end) = self.token(false)?;
-        if name.is_empty() && end == b'/' {
-            let (name, _, end) = self.token(false)?;
-            return if end == b'>' {
-                Ok(Some((name, None, Vec::new())))
-            } else {
-                Err(format!("after {name}"))
-            };
-        }
-        let mut attributes = Vec::new();
-        while end == b' ' {
-            let (key, value, after) = self.token(true)?;
-            attributes.push((key, value.ok_or("an attribute without a value")?));
-            end = after;
-        }
-        if attributes.len() > MAX_ATTR_COUNT {
-            return Err("XML Parse : Ignoring extra attributes".to_string());
-        }
-        match end {
-            b'>' => Ok(Some((name, Some(HowMade::Open), attributes))),
-            b'/' if self.next()? == b'>' => Ok(Some((name, Some(HowMade::Single), attributes))),
-            other => Err(format!("XML Parse : expected >, got '{}'", other as char)),
-        }
-    }
-}
-
-/// A name or a value, if it fits where NCCL keeps it; it knows no entities.
-fn text(bytes: Vec<u8>) -> Result<String, String> {
-    let text = String::from_utf8(bytes).map_err(|bad| bad.to_string())?;
-    match text.len() >= MAX_STR_LEN - 1 || text.contains(['&', '<']) {
-        true => Err(format!(
-            "Error : value {text} too long (max {MAX_STR_LEN}), or with an entity"
-        )),
-        false => Ok(text),
+    match found.len() <= MAX_ATTR_COUNT {
+        true => Ok(found),
+        false => Err("Ignoring extra attributes".to_string()),
     }
 }
