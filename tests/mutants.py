@@ -129,7 +129,7 @@ def built():
 
 def judged(program, number):
     def limit():
-        resource.setrlimit(resource.RLIMIT_CPU, (90, 90))
+        resource.setrlimit(resource.RLIMIT_CPU, (45, 45))
     skipped = [word for slow in SLOW for word in ("--skip", slow)]
     for which in skipped, SLOW:
         tests = subprocess.Popen([program, *which], cwd=TREE / "crates/core", env=ENV | {"MUTANT": str(number)}, text=True,

@@ -106,7 +106,7 @@ mod tests {
             (3, "0-7", &[], true, &["0", "1", "2-3"]),
             // of the nodes that the step reaches
             (2, "2-5", &[], true, &["1", "2"]),
-            // who is alone, or bound, or did not ask keeps its CPUs
+            // a task that is alone, or bound, or did not ask keeps its CPUs
             (1, "0-7", &[], true, &[""]),
             (2, "0-1", &[], true, &["", ""]),
             (2, "0-7", &["0-3", "4-7"], true, &["", ""]),

@@ -135,7 +135,7 @@ fn threads_are_those_of_the_tasks_own_part() {
         // an even share of what all have, and never none
         (&["0-15"], None, 4, "0-15", "0-3,8-11", 2),
         (&["0", "8"], None, 2, "0", "0,8", 1),
-        // where nobody is bound, an even share too
+        // with no task bound, an even share too
         (&[], None, 4, "0-15", "0-15", 2),
         (&[], Some("none"), 4, "0-15", "0-15", 2),
         // a mask that all share, by the user's word, and the user's own binding

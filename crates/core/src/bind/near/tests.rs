@@ -261,7 +261,7 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
     assert_eq!(unknown.lists(), ["0-223"; 8]);
 }
 
-/// The CPUs of a NUMA node of a DGX A100, which has four on each socket and two GPUs on every other.
+/// The CPUs of a NUMA node of a DGX A100, with four on each socket and two GPUs on every other.
 fn a100(node: u32) -> String {
     let first = 16 * node;
     let last = first + 15;
@@ -290,8 +290,8 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
     let one_on_each_node = [&third, "0-63,128-191", &first, "0-63,128-191"];
     assert_eq!(played.lists()[..4], one_on_each_node);
     assert_eq!(played.asking(16).lists()[..2], [&*third; 2], "16 each fit");
-    // `-c32` of Slurm 22.05: a NUMA node for each task, from socket to socket.  Of the tasks 0, 2, 5
-    // and 7 on their GPU's socket only 2 is on its GPU's NUMA node; the others are on the other
+    // `-c32` of Slurm 22.05: a NUMA node for each task, from socket to socket.  Of the tasks 0, 2,
+    // 5 and 7 on their GPU's socket only 2 is on its GPU's NUMA node; the others are on the other
     // socket
     let masks = [0, 4, 1, 5, 2, 6, 3, 7].map(|node| set(&a100(node)));
     let dealt = played
@@ -336,8 +336,8 @@ fn who_finds_no_room_keeps_nobody_away_and_who_stands_in_nobodys_way_moves() {
 
 #[test]
 fn a_task_keeps_its_cores_where_slurm_counts_each_as_one_cpu_or_gives_whole_ones() {
-    // two cores each, both threads of these, on a node of eight cores.  All use GPUs of NUMA node 0,
-    // which has four
+    // two cores each, both threads of these, on a node of eight cores.  All use GPUs of NUMA node
+    // 0, which has four
     let as_slurm_put_them = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"];
     let played = mapped(machine(2, 1, 4, 4), as_slurm_put_them, [0, 1, 0, 1]);
     // `CPUs=8` beside `ThreadsPerCore=2`; `-c 3 --ntasks-per-core=1`; `-c 2 --hint=compute_bound`

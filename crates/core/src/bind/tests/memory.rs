@@ -1,5 +1,5 @@
-//! Where a task's memory comes from, why its policy stays, and what the cpuset or an earlier policy
-//! leaves of the decision.
+//! The source of a task's memory, the reason for its policy, and the part of the decision that the
+//! cpuset or an earlier policy leaves.
 
 use super::*;
 use crate::step::Memory;

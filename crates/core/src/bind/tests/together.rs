@@ -52,7 +52,7 @@ fn as_many_tasks_come_near_as_there_are_gpus_for() {
 fn who_may_be_joined_by_others_counts_them_before_it_comes_near() {
     // the first of two tasks whose masks overlap; its GPU is on the node of CPUs 0-7
     for (masks, part, rule, expected) in [
-        // one GPU there, so nobody comes
+        // one GPU there, so no other task comes
         (["6-9", "8-11"], 2, Some(OWN), "6-7"),
         // the other might come, and two CPUs are one task's
         (["6-9", "8-11"], 2, None, "6-9"),
@@ -60,7 +60,7 @@ fn who_may_be_joined_by_others_counts_them_before_it_comes_near() {
         (["3-10", "9-15"], 3, None, "3-10"),
         // the other is there and may stay
         (["6-9", "6-11"], 2, Some(OWN), "6-9"),
-        // who is there already does not come once more
+        // a task that is there already does not come once more
         (["4-9", "4-11"], 2, None, "4-7"),
     ] {
         let one = shared(8, [1, 3], &[0], 2, part).with(|one| {

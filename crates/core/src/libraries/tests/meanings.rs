@@ -1,4 +1,4 @@
-//! What a name, a list or the line of an earlier step means.
+//! The meaning of a name, a list, and the line of an earlier step.
 
 use super::*;
 use crate::libraries::names::is_uniform;

@@ -129,7 +129,7 @@ type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, its message, and whether a port that the admin includes goes too: one
 /// that cannot work or that the admin also excludes.
-const EVIDENCE: [(&str, bool, Evidence); 18] = [
+const EVIDENCE: [(&str, bool, Evidence); 21] = [
     ("`exclude=mlx5_", true, |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
@@ -194,6 +194,17 @@ const EVIDENCE: [(&str, bool, Evidence); 18] = [
     }),
     ("its interface is in another ", false, |topology, _, nic| {
         port(topology, nic).other_namespace = true;
+    }),
+    ("programs use EFA through", true, |topology, _, nic| {
+        topology.nics[nic].kind = NicKind::Efa
+    }),
+    (
+        "programs use Slingshot through",
+        true,
+        |topology, _, nic| topology.nics[nic].kind = NicKind::Slingshot,
+    ),
+    ("it is no RDMA device", true, |topology, _, nic| {
+        topology.nics[nic].kind = NicKind::Ethernet
     }),
 ];
 

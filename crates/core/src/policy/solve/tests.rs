@@ -306,7 +306,7 @@ fn a_move_loses_in_the_first_respect_in_which_the_answers_differ() {
         (narrow(0), &[0, 0], 1, Loss::Gain),
         (narrow(0), &[0, 1], 2, Loss::Order),
         (alike(3, 3), &[0, 0, 1], 2, Loss::Gain),
-        // who moves, before the other
+        // the GPU that moves, before the other
         (alike(3, 3), &[0, 1, 2], 1, less(0, 400_000, 200_000)),
         // the GPU that moves gets no less there, but the one that has the rail does
         (two, &[0, 1], 1, less(1, 400_000, 274_000)),

@@ -33,7 +33,7 @@ fn the_rails_after_one_that_a_task_may_not_open_keep_their_numbers() {
         let task = map_of(&topology, &closed(by_rail.clone(), &[0]), None, were);
         names(&task)[1..].concat()
     };
-    // where nobody knows that it was a rail
+    // without the knowledge that it was a rail
     assert_eq!(others(&[]), ["mlx5_2:1", "mlx5_3:1"]);
     assert_eq!(others(&step.rails), ["mlx5_1:1", "mlx5_2:1"]);
 }

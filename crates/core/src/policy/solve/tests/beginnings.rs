@@ -55,6 +55,10 @@ fn a_gpu_moves_to_a_rail_that_gives_it_more_and_who_could_not_before_follows() {
     let mut alone = improved(&alike(3, 3).problem(), &[0, 0, 0]);
     alone.sort_unstable();
     assert_eq!(alone, [0, 1, 2]);
+    // as much from a rail with fewer users, where nothing is full
+    let mut far = improved(&near(&[vec![4, 4], vec![4, 4]]), &[0, 0]);
+    far.sort_unstable();
+    assert_eq!(far, [0, 1]);
     // the first is far from its rail, and the one near to it is shared until the second leaves that
     // for its own
     let problem = near(&[vec![0, 4, 4], vec![0, 4, 0], vec![0, 4, 4]]);
