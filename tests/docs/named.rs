@@ -1,5 +1,6 @@
 //! The files, tests and modules that the documents name, and those that they must name.
 
+use super::support::sources;
 use super::{documents, path, read};
 use std::fs;
 use std::path::Path;
@@ -94,28 +95,21 @@ fn a_heading_s_anchor_has_no_quotes_and_no_dots() {
     assert_eq!(anchors("# A\n```\n# no\n```\n## B c\n"), ["a", "b-c"]);
 }
 
-/// The text of all Rust and shell files below a folder.
-fn all_source(folder: &Path, text: &mut String) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap().path();
-        if entry.is_dir() {
-            all_source(&entry, text);
-        } else if entry
-            .extension()
-            .is_some_and(|kind| kind == "rs" || kind == "sh")
-        {
-            text.push_str(&fs::read_to_string(entry).unwrap());
-        }
-    }
+/// True for a test's function, a case of a table (`cases!`), and a shell's function (what the newest
+/// releases are asked).
+pub fn has_test(source: &str, name: &str) -> bool {
+    let forms = [
+        format!("fn {name}("),
+        format!("    {name}:"),
+        format!("\n{name}() {{"),
+    ];
+    forms.iter().any(|form| source.contains(form))
 }
 
 /// SECURITY.md's table of inputs too: what no test proves is a claim.
 #[test]
 fn every_test_that_a_document_names_exists_and_each_input_of_a_user_names_one() {
-    let mut source = String::new();
-    for folder in ["src", "crates", "tests"] {
-        all_source(&path(folder), &mut source);
-    }
+    let source = ["src", "crates", "tests"].map(sources).concat();
     let security = read("SECURITY.md");
     let rows = security
         .lines()
@@ -141,11 +135,7 @@ fn every_test_that_a_document_names_exists_and_each_input_of_a_user_names_one() 
         let words = named(&text).0.into_iter().filter(is_test);
         tests.extend(words.map(|word| (name.clone(), word)));
     }
-    // a shell's function is one of what the newest releases are asked
-    let is_there = |form: String| source.contains(&form);
-    tests.retain(|(_, test)| {
-        !is_there(format!("fn {test}(")) && !is_there(format!("\n{test}() {{"))
-    });
+    tests.retain(|(_, test)| !has_test(&source, test));
     assert_eq!(tests, []);
 }
 

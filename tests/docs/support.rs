@@ -1,5 +1,6 @@
 //! docs/support.md: what ran where, from the models of machines and support.tsv.
 
+use super::named::has_test;
 use super::*;
 use nic_placement_node::platform::MODELS;
 
@@ -58,13 +59,14 @@ pub fn block(table: &str) -> String {
 }
 
 /// The files of a folder and of those in it, as one text.
-fn sources(folder: &str) -> String {
+/// The text of all Rust and shell files below a folder.
+pub fn sources(folder: &str) -> String {
     let mut out = String::new();
     for entry in fs::read_dir(path(folder)).unwrap().map(Result::unwrap) {
         let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
         match entry.file_type().unwrap().is_dir() {
             true => out.push_str(&sources(&name)),
-            false if name.ends_with(".rs") => out.push_str(&read(&name)),
+            false if name.ends_with(".rs") || name.ends_with(".sh") => out.push_str(&read(&name)),
             false => {}
         }
     }
@@ -72,7 +74,9 @@ fn sources(folder: &str) -> String {
 }
 
 fn machines() -> String {
-    let slurms = ["tests/end_to_end", "tests/attack"].map(sources).concat();
+    let slurms = ["testing", "tests/end_to_end", "tests/attack"]
+        .map(sources)
+        .concat();
     let is_played = |name: &str| slurms.contains(&format!("\"{name}\""));
     let is_held = |name: &str| path(&format!("tests/machines/{name}")).exists();
     let row = |how: &str, is_such: &dyn Fn(&str) -> bool| {
@@ -98,19 +102,13 @@ fn machines() -> String {
 #[test]
 fn what_is_called_run_names_a_test_that_is_there_and_every_library_has_a_row() {
     let tests = ["tests", "crates"].map(sources).concat();
-    let rules = read("tests/libraries/newest.sh");
     let mut run = 0;
     for row in ["system", "node", "libraries"]
         .iter()
         .flat_map(|table| rows(table))
     {
-        let of_test = format!("fn {}(", row.by);
         match &*row.how {
-            "run" => assert!(
-                tests.contains(&of_test) || rules.contains(&format!("\n{}() {{", row.by)),
-                "no test `{}`",
-                row.by
-            ),
+            "run" => assert!(has_test(&tests, &row.by), "no test `{}`", row.by),
             "read" => assert!(!row.by.is_empty(), "{}: what was read?", row.what),
             other => assert_eq!(other, "not run", "{}", row.what),
         }
