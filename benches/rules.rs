@@ -29,7 +29,7 @@ struct Machine {
     name: String,
     /// `[gpu][rail]`
     paths: Vec<Vec<PathType>>,
-    ways: optimum::Ways,
+    ways: optimum::Paths,
     ours: Vec<usize>,
 }
 

@@ -8,10 +8,10 @@ use slurm_spank::SpankHandle;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
+pub(crate) static STEP: OnceLock<StepState> = OnceLock::new();
 
 #[allow(clippy::large_enum_variant, reason = "there is one value, in a static")]
-pub(crate) enum OfTasks {
+pub(crate) enum StepState {
     Placed(Active),
     /// the wish, by which tasks remove an outer step's values; the refusal, if the user asked for
     /// placement

@@ -3,7 +3,9 @@
 //! A crash here would hang srun until its time limit: all work is bounded, and failures are logged.
 #![forbid(unsafe_code)]
 
-use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
+use crate::active::{
+    Active, CONTAINER_LATER, STEP, STRICT, StepState, is_normal, is_program_of_job,
+};
 use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
 use crate::{option, program, task};
@@ -34,9 +36,9 @@ const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
 pub(crate) fn init_post_opt(spank: &SpankHandle) {
     match STEP.get_or_init(|| step(spank)) {
-        OfTasks::Placed(active) => report(active),
-        OfTasks::NotPlaced(..) => log::trace!("off in this step"),
-        OfTasks::Foreign => log::trace!("not a step of tasks"),
+        StepState::Placed(active) => report(active),
+        StepState::NotPlaced(..) => log::trace!("off in this step"),
+        StepState::Foreign => log::trace!("not a step of tasks"),
     }
 }
 
@@ -48,10 +50,10 @@ pub(crate) fn tell_of_no_node_file() {
     }
 }
 
-fn step(spank: &SpankHandle) -> OfTasks {
+fn step(spank: &SpankHandle) -> StepState {
     let is_normal = is_normal(spank);
     if !is_normal && !is_program_of_job(spank) {
-        return OfTasks::Foreign;
+        return StepState::Foreign;
     }
     let (wish, off) = wish(spank);
     let is_meant = is_normal && wish.places() && off.is_none();
@@ -72,7 +74,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
             .or(of_ranks.map(str::to_string))
             .filter(|_| is_normal && wish.places() && wish.by_user)
             .map(|why| format!("this step runs without placement: {why}"));
-        return OfTasks::NotPlaced(wish, refusal);
+        return StepState::NotPlaced(wish, refusal);
     }
     let reports = wish.reports();
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
@@ -86,7 +88,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
         names = session.plan.evidence_variables(&task::READ);
         threads_per_core = self::threads_per_core(&session.plan.node);
     }
-    OfTasks::Placed(Active {
+    StepState::Placed(Active {
         reports,
         names,
         threads_per_core,

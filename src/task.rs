@@ -1,7 +1,9 @@
 //! In each task, as its user, just before its program starts: plans the task, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
+use crate::active::{
+    Active, CONTAINER_LATER, STEP, STRICT, StepState, is_normal, is_program_of_job,
+};
 use crate::environment::{self, Environment, variable};
 use crate::log::say;
 use crate::program;
@@ -19,7 +21,7 @@ use slurm_spank::SpankHandle;
 /// variable if this step has `--gpu-bind`, but never removes it (src/slurmd/slurmstepd/task.c,
 /// `exec_task`, since 22.05).
 pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
-    let Some(OfTasks::Placed(Active {
+    let Some(StepState::Placed(Active {
         session: Ok(session),
         ..
     })) = STEP.get()
@@ -41,13 +43,13 @@ fn remove(spank: &SpankHandle, name: &str) {
 pub(crate) fn init(spank: &SpankHandle) {
     let step = STEP.get();
     let environment = match step {
-        Some(OfTasks::Placed(active)) => environment::read(spank, &active.names),
+        Some(StepState::Placed(active)) => environment::read(spank, &active.names),
         _ => environment::read(spank, &READ),
     };
     let present = &environment.present;
     let global_id = global_id(spank, present);
     let failure = match step {
-        Some(OfTasks::Placed(active)) => match &active.session {
+        Some(StepState::Placed(active)) => match &active.session {
             Ok(session) => place(spank, active, session, &environment, global_id),
             Err(problem) => {
                 if active.reports {
@@ -90,7 +92,7 @@ fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
 /// In the step's first task: tells the user why the requested placement is refused, unless srun has
 /// said so.
 fn tell_the_user(spank: &SpankHandle, present: &Present) {
-    let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else {
+    let Some(StepState::NotPlaced(_, Some(refusal))) = STEP.get() else {
         return;
     };
     // each component's first task: another component may be placed
@@ -148,7 +150,7 @@ fn place(
         environment::change(spank, variables)
     });
     // a node's lack of NICs is logged once for the step, so a task logs it for debugging alone
-    let level = if placed.misses_nothing_of_its_own() {
+    let level = if placed.accepts_no_nic() {
         log::Level::Debug
     } else {
         log::Level::Warn
@@ -201,7 +203,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
         return;
     }
     let wish = match STEP.get() {
-        Some(OfTasks::NotPlaced(wish, _)) => Some(wish),
+        Some(StepState::NotPlaced(wish, _)) => Some(wish),
         _ => None,
     };
     if wish.is_some_and(|wish| wish.dry_run) {

@@ -10,7 +10,7 @@ const PARTS: u64 = 720_720;
 const MOST_STEPS: u64 = 30_000_000;
 
 /// What a machine's ways let through.
-pub struct Ways {
+pub struct Paths {
     /// `[gpu][rail]`, in thousandths of a NIC's rate
     pub values: Vec<Vec<u64>>,
     /// `[gpu][rail]`: the number of the connection of two sockets that the way crosses
@@ -33,7 +33,7 @@ fn level(capacity: u64, mut wants: Vec<u64>) -> u64 {
     u64::MAX
 }
 
-impl Ways {
+impl Paths {
     /// The shares of the first GPUs, which have these NICs, in ascending order.
     pub fn shares(&self, rail_of: &[usize]) -> Vec<u64> {
         let dealt = || rail_of.iter().copied().enumerate();
@@ -97,7 +97,7 @@ impl Ways {
 }
 
 struct Search<'a> {
-    ways: &'a Ways,
+    ways: &'a Paths,
     than: &'a [u64],
     /// for each rail the earlier ones that look the same to every GPU
     same: Vec<Vec<usize>>,

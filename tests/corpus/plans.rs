@@ -1,6 +1,6 @@
 //! Plans every matrix of the collection, and searches for a better plan of each.
 
-use crate::optimum::Ways;
+use crate::optimum::Paths;
 use nic_placement_core::placement::{NicsEach, NodePlacement};
 use nic_placement_core::policy::{self, Through};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
@@ -14,9 +14,9 @@ pub fn ways(
     topology: &Topology,
     node: &NodePlacement,
     lets_through: impl Fn(PathType) -> u64,
-) -> Ways {
+) -> Paths {
     let mut pairs = Vec::new();
-    let mut ways = Ways {
+    let mut ways = Paths {
         values: Vec::new(),
         connections: Vec::new(),
         connection: lets_through(PathType::Sys),

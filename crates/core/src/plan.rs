@@ -144,7 +144,7 @@ impl TaskPlan<'_> {
     }
 
     /// True for a task without NICs under `best-effort`: the node has none for it.
-    pub fn misses_nothing_of_its_own(&self) -> bool {
+    pub fn accepts_no_nic(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }
 }

@@ -7,7 +7,7 @@
 use nic_placement_core::placement::{NodePlacement, RailIndex, RailUse};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::explain::loss;
-use nic_placement_core::policy::{RailSet, Ways};
+use nic_placement_core::policy::{Paths, RailSet};
 use nic_placement_core::topology::{GpuIndex, PathType, Topology};
 use nic_placement_core::wish::{Policy, Wish};
 
@@ -54,7 +54,7 @@ pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -
         .iter()
         .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
         .collect();
-    let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
+    let ways = Paths::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let own = &map.gpu(gpu).choices;
     let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);
     let mut answer = ways.answer(rails_of);

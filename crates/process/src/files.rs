@@ -4,7 +4,7 @@ mod mounts;
 mod walk;
 
 use nic_placement_core::libraries::FileText;
-use nic_placement_node::discover::root::{self, Beginning, Root, Standing, read_configuration};
+use nic_placement_node::discover::root::{self, Beginning, FileKind, Root, read_configuration};
 use nic_placement_sys::{Known, Question, Reply, Scout, known};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -54,7 +54,7 @@ const NOT_ASKED: &str = "no process could be started that would look for it";
 /// does not answer within a second.
 #[derive(Default)]
 pub struct UsersFiles {
-    looks: RefCell<Looks>,
+    scout: RefCell<LazyScout>,
     /// true once a line is logged
     told: Cell<bool>,
 }
@@ -73,11 +73,11 @@ impl UsersFiles {
             true => path.to_string(),
             false => format!("/{}/{path}", Root::live().follow("proc/self/cwd")?),
         };
-        let looks = &mut *self.looks.borrow_mut();
-        match walk(&absolute, looks) {
+        let scout = &mut *self.scout.borrow_mut();
+        match walk(&absolute, scout) {
             End::Nothing => None,
             End::Local(file) => read(&file),
-            End::Remote(file) => match looks.beginning(&file) {
+            End::Remote(file) => match scout.beginning(&file) {
                 Ok(text) => text,
                 Err(why) => Some(self.unanswered(path, why)),
             },
@@ -99,9 +99,9 @@ impl UsersFiles {
 
 /// The helper process, started for the first question, or the reason why there is none.
 #[derive(Default)]
-struct Looks(Option<Result<Scout, &'static str>>);
+struct LazyScout(Option<Result<Scout, &'static str>>);
 
-impl Looks {
+impl LazyScout {
     fn ask(&mut self, question: Question, path: &str) -> Result<Reply, &'static str> {
         let send = || Scout::send(Root::MAX_FILE + 1, PATIENCE).map_err(|_| NOT_ASKED);
         let scout = self.0.get_or_insert_with(send);
@@ -126,7 +126,7 @@ impl Looks {
     }
 }
 
-impl FileSystems for Looks {
+impl FileSystems for LazyScout {
     fn mounts(&mut self) -> String {
         let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
         // a cut table could lack a mount
@@ -136,29 +136,29 @@ impl FileSystems for Looks {
             .unwrap_or_default()
     }
 
-    fn local(&mut self, path: &str) -> Standing {
-        root::standing(Path::new(path))
+    fn local(&mut self, path: &str) -> FileKind {
+        root::file_kind(Path::new(path))
     }
 
-    fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
+    fn remote(&mut self, path: &str) -> Result<FileKind, &'static str> {
         let answer = self.ask(Question::Kind, path)?;
         Ok(match answer {
-            _ if answer.is_directory() => Standing::Directory,
-            _ if answer.is_file() => Standing::File,
+            _ if answer.is_directory() => FileKind::Directory,
+            _ if answer.is_file() => FileKind::File,
             // only a link has bytes: its target
             Reply { bytes, .. } if !bytes.is_empty() => {
-                String::from_utf8(bytes).map_or(Standing::Nothing, Standing::Link)
+                String::from_utf8(bytes).map_or(FileKind::Nothing, FileKind::Link)
             }
-            _ => Standing::Nothing,
+            _ => FileKind::Nothing,
         })
     }
 
-    fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
+    fn enter(&mut self, path: &str) -> Result<FileKind, &'static str> {
         let answer = self.ask(Question::Enter, path)?;
         Ok(if answer.error == 0 {
-            Standing::Directory
+            FileKind::Directory
         } else {
-            Standing::Nothing
+            FileKind::Nothing
         })
     }
 }

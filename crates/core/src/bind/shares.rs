@@ -112,8 +112,8 @@ fn starved(
         while wanted > 0 {
             match flow.give(group, wanted) {
                 Ok(got) => wanted -= got,
-                Err(asked) => {
-                    starved.extend(asked);
+                Err(reached) => {
+                    starved.extend(reached);
                     break;
                 }
             }
@@ -132,7 +132,7 @@ struct Flow<'c> {
 }
 
 /// A group of the search; the class whose parts it would give up, and its taker's position.
-type Asked = (usize, Option<(usize, usize)>);
+type Reached = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {
     /// Gives a group up to `wanted` more parts, on a shortest path to free parts (Edmonds and
@@ -140,46 +140,46 @@ impl Flow<'_> {
     /// a free part.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         // in the order of the search
-        let mut asked: Vec<Asked> = vec![(group, None)];
+        let mut reached: Vec<Reached> = vec![(group, None)];
         let mut place = 0;
-        while let Some(&(group, _)) = asked.get(place) {
+        while let Some(&(group, _)) = reached.get(place) {
             for (class, Class { groups, .. }) in self.classes.iter().enumerate() {
                 if !groups.contains(&group) {
                     continue;
                 }
                 if self.free[class] > 0 {
-                    return Ok(self.pass_on(&asked, place, class, wanted));
+                    return Ok(self.pass_on(&reached, place, class, wanted));
                 }
                 for (&user, &parts) in &self.used[class] {
-                    if parts > 0 && asked.iter().all(|(known, _)| *known != user) {
-                        asked.push((user, Some((class, place))));
+                    if parts > 0 && reached.iter().all(|(known, _)| *known != user) {
+                        reached.push((user, Some((class, place))));
                     }
                 }
             }
             place += 1;
         }
-        Err(asked.into_iter().map(|(group, _)| group).collect())
+        Err(reached.into_iter().map(|(group, _)| group).collect())
     }
 
     /// Moves parts along the path that ends at `place`, and returns their number: the last group
     /// takes free parts of `class`, and each other group gives as many to its taker.
-    fn pass_on(&mut self, asked: &[Asked], place: usize, class: usize, wanted: usize) -> usize {
+    fn pass_on(&mut self, reached: &[Reached], place: usize, class: usize, wanted: usize) -> usize {
         let mut parts = wanted.min(self.free[class]);
         let mut at = place;
-        while let (group, Some((given, asker))) = asked[at] {
+        while let (group, Some((given, taker))) = reached[at] {
             parts = parts.min(self.used[given][&group]);
-            at = asker;
+            at = taker;
         }
         self.free[class] -= parts;
         let (mut at, mut taken) = (place, class);
         loop {
-            let (group, gives) = asked[at];
+            let (group, gives) = reached[at];
             *self.used[taken].entry(group).or_default() += parts;
-            let Some((given, asker)) = gives else {
+            let Some((given, taker)) = gives else {
                 return parts;
             };
             *self.used[given].entry(group).or_default() -= parts;
-            (taken, at) = (given, asker);
+            (taken, at) = (given, taker);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::gpus;
 use crate::libraries::joined;
 use crate::order;
 use crate::placement::{NodePlacement, Notes, RailIndex, TaskPlacement};
-use crate::policy::Ways;
+use crate::policy::Paths;
 use crate::step::{Step, Task, TaskGpus};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, PathType, Topology};
 use crate::wish::{GpuUse, Wish};
@@ -151,13 +151,13 @@ impl TaskRequest<'_> {
             .collect();
         let mut reason = format!("its device cgroup denies it {}", names.join(" "));
         if rails.is_empty() {
-            let ways = Ways::one_each(self.topology, &map.rails, &self.wish.admin.through);
-            match ways.best(
+            let paths = Paths::one_each(self.topology, &map.rails, &self.wish.admin.through);
+            match paths.best(
                 gpu,
                 map.rail_indices().filter(|&rail| !self.is_denied(rail)),
             ) {
                 Some(best) => {
-                    let (rail, path) = (map.rail(best), ways.kind(gpu, best));
+                    let (rail, path) = (map.rail(best), paths.kind(gpu, best));
                     reason.push_str(&format!(
                         ", and {rail} at {path} is the next best for GPU {gpu}"
                     ));

@@ -183,7 +183,7 @@ fn a_task_fails_for_what_it_lacks_where_a_strict_word_was_said_and_only_there() 
         let plan = plan_of(words, without_nics);
         let task = placed(&plan, &task_of("0", "0-3"), &[]);
         let lacks = !task.placement.notes.shortfalls.is_empty();
-        let told = (lacks, task.fails(), task.misses_nothing_of_its_own());
+        let told = (lacks, task.fails(), task.accepts_no_nic());
         assert_eq!(told, (without_nics, fails, is_of_node), "{words}");
     }
 }

@@ -2,7 +2,7 @@
 //! or all if it has none.
 
 use super::solve::RailSet;
-use super::{Ways, placements};
+use super::{Paths, placements};
 use crate::placement::{GpuPlacement, NodePlacement, RailUse};
 use crate::topology::{PathType, Topology};
 use crate::wish::{Policy, Wish};
@@ -11,8 +11,8 @@ pub(super) fn map_gpus(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec
     let all = RailSet::first(map.rails.len());
     let mut rails_of = vec![all; node.gpus.len()];
     if wish.policy == Policy::Numa {
-        let ways = Ways::one_each(node, &map.rails, &wish.admin.through);
-        for (rails, kinds) in rails_of.iter_mut().zip(&ways.kinds) {
+        let paths = Paths::one_each(node, &map.rails, &wish.admin.through);
+        for (rails, kinds) in rails_of.iter_mut().zip(&paths.kinds) {
             let near = all.iter().filter(|&rail| kinds[rail] < PathType::Sys);
             let near: RailSet = near.collect();
             if !near.is_empty() {
@@ -20,9 +20,9 @@ pub(super) fn map_gpus(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec
             }
         }
     }
-    let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
+    let paths = Paths::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let is_near = |choice: &RailUse| choice.path < PathType::Sys;
-    placements(node, &ways, &rails_of, wish, |_, _, choices| {
+    placements(node, &paths, &rails_of, wish, |_, _, choices| {
         let count = choices.len();
         match wish.policy {
             Policy::Numa if choices.iter().any(is_near) => {

@@ -3,7 +3,7 @@
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, Solved, solve};
-use super::{Ways, parts, placements};
+use super::{Paths, parts, placements};
 use crate::order::Order;
 use crate::placement::{GpuPlacement, NodePlacement, Rail};
 use crate::topology::{GpuIndex, Topology};
@@ -16,8 +16,8 @@ pub(super) fn map_gpus(
     wish: &Wish,
     alone: Option<&[GpuIndex]>,
 ) -> Vec<GpuPlacement> {
-    let (ways, own) = steady(node, map, wish);
-    let mut gpus = explained(node, map, &ways, &own, wish);
+    let (paths, own) = steady(node, map, wish);
+    let mut gpus = explained(node, map, &paths, &own, wish);
     if wish.policy == Policy::Closest {
         return gpus;
     }
@@ -40,16 +40,16 @@ pub(super) fn map_gpus(
     let all = RailSet::first(map.rails.len());
     for rail in all.minus(RailSet::union(&rails_of)).iter() {
         let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
-            let mbps = ways.problem.alone_mbps(gpu, rail);
-            let path = ways.problem.kind(gpu, rail);
+            let mbps = paths.problem.alone_mbps(gpu, rail);
+            let path = paths.problem.kind(gpu, rail);
             (Reverse(mbps), path, rails_of[gpu].len(), gpu)
         });
         if let Some(gpu) = best {
             rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
-    let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
-    let choices = ways.choices(&Solved::new(&ways.problem, rails_of));
+    let paths = Paths::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
+    let choices = paths.choices(&Solved::new(&paths.problem, rails_of));
     for (index, (gpu, choices)) in gpus.iter_mut().zip(choices).enumerate() {
         let added = match choices.len().saturating_sub(own[index].len()) {
             0 => String::new(),
@@ -67,7 +67,7 @@ pub(super) fn map_gpus(
 
 /// The best rails of each GPU. If NICs are broken, a GPU keeps its working NICs, so that a node
 /// that lost a NIC still pairs like other nodes. GPUs move only if the worst-off GPU gets more.
-fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Ways, Vec<RailSet>) {
+fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Paths, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
         return best(node, &map.rails, wish);
@@ -86,30 +86,30 @@ fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Ways, Vec<RailS
         NicsEach::Number(number) => usize::from(number).clamp(1, map.rails.len()),
     };
     let wants: Vec<usize> = left.iter().map(want).collect();
-    let mut ways = Ways::new(node, &map.rails, &wish.admin.through, &wants);
-    let anew = solve(&ways.problem);
+    let mut paths = Paths::new(node, &map.rails, &wish.admin.through, &wants);
+    let anew = solve(&paths.problem);
     let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
     let kept: Vec<Option<RailSet>> = left
         .iter()
         .map(|left| (left.len() == want(left)).then_some(*left))
         .collect();
-    ways.problem.keep(&kept);
-    let steady = solve(&ways.problem);
+    paths.problem.keep(&kept);
+    let steady = solve(&paths.problem);
     let rails_of = match worst > steady.worst_mbps() {
         true => anew,
         false => steady.rails_of,
     };
-    (ways, rails_of)
+    (paths, rails_of)
 }
 
-fn best(node: &Topology, rails: &[Rail], wish: &Wish) -> (Ways, Vec<RailSet>) {
+fn best(node: &Topology, rails: &[Rail], wish: &Wish) -> (Paths, Vec<RailSet>) {
     let NicsEach::Number(number) = wish.nics_per_task else {
         return parts::solved(node, rails, &wish.admin.through);
     };
     let wants = vec![number.into(); node.gpus.len()];
-    let ways = Ways::new(node, rails, &wish.admin.through, &wants);
-    let rails_of = solve(&ways.problem).rails_of;
-    (ways, rails_of)
+    let paths = Paths::new(node, rails, &wish.admin.through, &wants);
+    let rails_of = solve(&paths.problem).rails_of;
+    (paths, rails_of)
 }
 
 /// Usable and broken rails together, in rail order.
@@ -123,16 +123,16 @@ pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
 pub(super) fn explained(
     node: &Topology,
     map: &NodePlacement,
-    ways: &Ways,
+    paths: &Paths,
     rails_of: &[RailSet],
     wish: &Wish,
 ) -> Vec<GpuPlacement> {
     let parts = match wish.nics_per_task {
-        NicsEach::Auto if !wish.wordless => parts::of_nearest(&ways.problem),
+        NicsEach::Auto if !wish.wordless => parts::of_nearest(&paths.problem),
         _ => Vec::new(),
     };
-    placements(node, ways, rails_of, wish, |answer, gpu, choices| {
-        why_this(map, ways, answer, gpu, choices, parts.get(gpu.0))
+    placements(node, paths, rails_of, wish, |answer, gpu, choices| {
+        why_this(map, paths, answer, gpu, choices, parts.get(gpu.0))
     })
 }
 

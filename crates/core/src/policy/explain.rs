@@ -1,6 +1,6 @@
 //! The reason for a GPU's NICs, and the node's loss if this GPU alone moved to another NIC.
 
-use super::Ways;
+use super::Paths;
 use super::parts::Part;
 use super::solve::{Loss, Solved};
 use crate::placement::{NodePlacement, RailIndex, RailUse};
@@ -10,7 +10,7 @@ use crate::topology::{GpuIndex, PathType};
 /// `NicsEach::Auto`.
 pub(super) fn why_this(
     map: &NodePlacement,
-    ways: &Ways,
+    paths: &Paths,
     answer: &mut Solved,
     gpu: GpuIndex,
     choices: &[RailUse],
@@ -18,7 +18,7 @@ pub(super) fn why_this(
 ) -> String {
     let farthest = choices.iter().map(|choice| choice.path).max();
     let farthest = farthest.unwrap_or(PathType::Sys);
-    let kind = |rail: RailIndex| ways.kind(gpu, rail);
+    let kind = |rail: RailIndex| paths.kind(gpu, rail);
     let as_near = map
         .rail_indices()
         .filter(|&rail| kind(rail) <= farthest)
@@ -29,7 +29,7 @@ pub(super) fn why_this(
         .filter(|&rail| !own.contains(rail.0) && kind(rail) < farthest);
     let distance = match (nearer.min_by_key(|&rail| (kind(rail), rail)), choices.len()) {
         (Some(nearer), _) => {
-            let why = loss(map, ways, answer, gpu, nearer);
+            let why = loss(map, paths, answer, gpu, nearer);
             let (name, path) = (map.rail(nearer), kind(nearer));
             format!("at {farthest}, for {name} is {path} but {why}")
         }
@@ -44,7 +44,7 @@ pub(super) fn why_this(
     let shares = choices.iter().map(|choice| choice.share_mbps);
     let share = shares
         .sum::<Option<u64>>()
-        .and_then(|share| ways.rate(share));
+        .and_then(|share| paths.rate(share));
     let use_of_it = match (choices, share) {
         ([RailUse { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
         ([RailUse { users: 0 | 1, .. }], _) => "no other GPU uses it".to_string(),
@@ -87,14 +87,14 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
 /// The node's loss if the GPU exchanged its least useful rail for `rail`.
 pub fn loss(
     map: &NodePlacement,
-    ways: &Ways,
+    paths: &Paths,
     answer: &mut Solved,
     gpu: GpuIndex,
     rail: RailIndex,
 ) -> String {
-    let kind = ways.kind(gpu, rail);
+    let kind = paths.kind(gpu, rail);
     let own = answer.rails_of[gpu.0].iter();
-    let farthest = own.map(|rail| ways.kind(gpu, RailIndex(rail))).max();
+    let farthest = own.map(|rail| paths.kind(gpu, RailIndex(rail))).max();
     let farthest = farthest.unwrap_or(kind);
     let why = match answer.loss(gpu.0, rail.0) {
         None => "it has no NIC to give up",
@@ -107,7 +107,7 @@ pub fn loss(
                 true => "it".to_string(),
                 false => format!("GPU {other}"),
             };
-            return match (ways.rate(there), ways.rate(here)) {
+            return match (paths.rate(there), paths.rate(here)) {
                 (Some(there), Some(here)) => {
                     format!("there {who} would get {there} instead of {here}")
                 }

@@ -12,18 +12,18 @@ mod links;
 #[allow(dead_code, reason = "the trait is of launch")]
 mod pairs;
 mod parts;
+mod paths;
 pub(crate) mod ports;
 mod rail;
 mod solve;
 pub mod strictness;
-mod ways;
 
 use crate::placement::{GpuPlacement, NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, Topology};
 pub use crate::wish::{Pattern, Selection, Through, pattern};
 use crate::wish::{Policy, Wish};
+pub use paths::Paths;
 pub use solve::{RailSet, Solved};
-pub use ways::Ways;
 
 /// The map for a job that may share the node with other jobs.
 pub fn map(topology: &Topology, wish: &Wish) -> NodePlacement {
@@ -57,13 +57,13 @@ pub fn map_of(
 /// An answer's placement of each GPU; `reason` returns the sentence for its rails.
 fn placements(
     node: &Topology,
-    ways: &Ways,
+    paths: &Paths,
     rails_of: &[RailSet],
     wish: &Wish,
     mut reason: impl FnMut(&mut Solved, GpuIndex, &[RailUse]) -> String,
 ) -> Vec<GpuPlacement> {
-    let mut answer = ways.answer(rails_of.to_vec());
-    let choices = ways.choices(&answer);
+    let mut answer = paths.answer(rails_of.to_vec());
+    let choices = paths.choices(&answer);
     let gpus = node.numbered_gpus().zip(choices);
     gpus.map(|((gpu, device), choices)| GpuPlacement {
         reason: match choices.is_empty() {

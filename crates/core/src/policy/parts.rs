@@ -6,8 +6,8 @@
 //! down: of nine NICs for eight GPUs each gets one.
 
 use super::Through;
+use super::paths::Paths;
 use super::solve::{Load, Problem, RailSet, Solved, solve};
-use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
 use crate::topology::{PciAddress, Topology};
 use std::cmp::Reverse;
@@ -53,34 +53,34 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
 /// The answer under `NicsEach::Auto`. Every GPU gets one rail, then idle rails of its part, as long
 /// as no GPU with less bandwidth loses. The problem is then solved again with these numbers of
 /// rails, so that a GPU's rails are neighbours.
-pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
-    let ways = Ways::one_each(node, rails, through);
-    let one_each = solve(&ways.problem).rails_of;
-    let parts = of_nearest(&ways.problem);
+pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Paths, Vec<RailSet>) {
+    let paths = Paths::one_each(node, rails, through);
+    let one_each = solve(&paths.problem).rails_of;
+    let parts = of_nearest(&paths.problem);
     let used = RailSet::union(&one_each);
     let may_get_more = |part: &Part| part.rails > 1 && !part.nearest.minus(used).is_empty();
     if !parts.iter().any(may_get_more) {
-        return (ways, one_each);
+        return (paths, one_each);
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
-    let several = Ways::new(node, rails, through, &wants);
+    let several = Paths::new(node, rails, through, &wants);
     let card = |rail: usize| node.nic(rails[rail].nic).address.map(PciAddress::card);
     let is_card = |one, other| card(one).is_some() && card(one) == card(other);
     let with_idle = add_idle(&several.problem, one_each.clone(), &parts, is_card);
     if with_idle == one_each {
-        return (ways, one_each);
+        return (paths, one_each);
     }
-    let ways = match with_idle.iter().map(|rails| rails.len()).eq(wants) {
+    let paths = match with_idle.iter().map(|rails| rails.len()).eq(wants) {
         true => several,
-        false => Ways::for_answer(node, rails, through, &with_idle),
+        false => Paths::for_answer(node, rails, through, &with_idle),
     };
-    let anew = solve(&ways.problem);
-    let with_idle = Solved::new(&ways.problem, with_idle);
+    let anew = solve(&paths.problem);
+    let with_idle = Solved::new(&paths.problem, with_idle);
     let rails_of = match anew.score() <= with_idle.score() {
         true => anew.rails_of,
         false => with_idle.rails_of,
     };
-    (ways, rails_of)
+    (paths, rails_of)
 }
 
 /// Gives GPUs in turn one idle rail of their part, if that raises the least share, or keeps it and

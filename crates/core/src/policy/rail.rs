@@ -5,7 +5,7 @@
 //! group. A GPU whose rail is broken gets another by the rule of `closest`, unless other rails of
 //! its group work.
 
-use super::Ways;
+use super::Paths;
 use super::closest::{explained, in_order};
 use super::solve::{RailSet, solve};
 use crate::diagnostic::Diagnostic;
@@ -20,7 +20,7 @@ struct Numbered {
 }
 
 pub(super) fn map_gpus(node: &Topology, map: &mut NodePlacement, wish: &Wish) -> Vec<GpuPlacement> {
-    let rails = numbered(node, map, wish);
+    let rails = rails_in_order(node, map, wish);
     for (number, Numbered { name, usable }) in rails.iter().enumerate() {
         if usable.is_none() {
             let finding = format!("rail {number} is broken: {}", why_broken(map, name));
@@ -42,10 +42,10 @@ pub(super) fn map_gpus(node: &Topology, map: &mut NodePlacement, wish: &Wish) ->
         None => asked.len(),
     };
     let wants: Vec<usize> = kept.iter().zip(&asked).map(want).collect();
-    let mut ways = Ways::new(node, &map.rails, &wish.admin.through, &wants);
-    ways.problem.keep(&kept);
-    let rails_of = solve(&ways.problem).rails_of;
-    let mut gpus = explained(node, map, &ways, &rails_of, wish);
+    let mut paths = Paths::new(node, &map.rails, &wish.admin.through, &wants);
+    paths.problem.keep(&kept);
+    let rails_of = solve(&paths.problem).rails_of;
+    let mut gpus = explained(node, map, &paths, &rails_of, wish);
     if rails.is_empty() {
         return gpus;
     }
@@ -101,7 +101,7 @@ fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     node.gpus.iter().map(of_gpu).collect()
 }
 
-fn numbered(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<Numbered> {
+fn rails_in_order(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<Numbered> {
     let rail = |rail: &Rail| Numbered {
         name: rail.to_string(),
         usable: map.rail_at(rail.at()),
@@ -133,7 +133,7 @@ pub(super) fn numbered_by_admin(
     if wish.admin.rails.is_empty() {
         return Vec::new();
     }
-    let numbered = numbered(node, map, wish);
+    let numbered = rails_in_order(node, map, wish);
     let named = numbered.into_iter().filter_map(|rail| rail.usable);
     let mut order = Vec::new();
     for rail in named.chain(map.rail_indices()) {

@@ -240,7 +240,7 @@ proptest! {
         if (0..was.len()).any(|gpu| moved(&gpu)) {
             // where every GPU keeps the NICs it has left, no choice for the other GPUs gives the
             // worst-off one as much
-            let ways = Ways::new(&degraded, &after.rails, &Through::default(), &is.iter().map(Vec::len).collect::<Vec<usize>>());
+            let ways = Paths::new(&degraded, &after.rails, &Through::default(), &is.iter().map(Vec::len).collect::<Vec<usize>>());
             let rail = |name: &String| after.rails.iter().position(|rail| rail.to_string() == *name);
             let rails_of = |names: &[Vec<String>]| -> Vec<solve::RailSet> {
                 names.iter().map(|names| names.iter().map(|name| rail(name).unwrap()).collect()).collect()

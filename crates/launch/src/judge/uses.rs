@@ -5,7 +5,7 @@ use super::lists::{LISTS, List};
 use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::policy::Ways;
+use nic_placement_core::policy::Paths;
 use nic_placement_core::topology::{GpuIndex, NicKind, PathType};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -193,7 +193,7 @@ fn used(
     admitted: Vec<Rail>,
 ) -> Vec<UsedPort> {
     let ports = [&admitted, planned].concat();
-    let ways = Ways::one_each(&plan.node, &ports, &plan.wish.admin.through);
+    let ways = Paths::one_each(&plan.node, &ports, &plan.wish.admin.through);
     let alone = |gpu: GpuIndex, port: usize| ways.alone_mbps(gpu, RailIndex(port));
     let path = |gpu: GpuIndex, port: usize| ways.kind(gpu, RailIndex(port));
     let best_planned = |gpu| {

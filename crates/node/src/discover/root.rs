@@ -6,8 +6,8 @@ mod open;
 mod tests;
 
 pub use open::{
-    Author, Beginning, Obstacle, Standing, UNLINKED, Unreadable, directory_descriptor, identity,
-    is_there, kind, open_long, read_configuration, read_file, read_unlinked, standing,
+    Author, Beginning, FileKind, Obstacle, UNLINKED, Unreadable, directory_descriptor, file_kind,
+    identity, is_there, kind, open_long, read_configuration, read_file, read_unlinked,
 };
 
 use super::manifest::{Entry, Manifest, normalise};
@@ -120,11 +120,11 @@ impl Root {
             Backing::Directory(tree) => open::open_resolved(&tree.resolve(path)?),
             Backing::Manifest(manifest) => return Some(Box::new(text(manifest, path)?.as_bytes())),
         };
-        Some(Box::new(self.noted(path, opened)?))
+        Some(Box::new(self.or_note(path, opened)?))
     }
 
     /// Notes why a file is not read; missing files and drivers' errors need no note.
-    fn noted<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
+    fn or_note<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
         match read {
             Ok(read) => return Some(read),
             Err(Obstacle::System(_)) => {}
@@ -140,7 +140,7 @@ impl Root {
             Backing::Manifest(manifest) => text(manifest, path)?.to_string(),
             Backing::Live | Backing::Directory(_) => {
                 let is_attribute = self.is_live() && path.starts_with("sys/");
-                let bytes = self.noted(path, read_all(self.open(path)?, is_attribute))?;
+                let bytes = self.or_note(path, read_all(self.open(path)?, is_attribute))?;
                 std::str::from_utf8(&bytes).ok()?.trim_end().to_string()
             }
         };

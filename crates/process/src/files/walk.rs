@@ -2,7 +2,7 @@
 //! task cannot hang.
 
 use super::mounts::{Kind, Mounts};
-use nic_placement_node::discover::root::Standing;
+use nic_placement_node::discover::root::FileKind;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
@@ -17,11 +17,11 @@ pub(super) enum End {
 pub(super) trait FileSystems {
     /// the present text of /proc/self/mountinfo
     fn mounts(&mut self) -> String;
-    fn local(&mut self, path: &str) -> Standing;
+    fn local(&mut self, path: &str) -> FileKind;
     /// `Err` has the reason why the file is unknown
-    fn remote(&mut self, path: &str) -> Result<Standing, &'static str>;
+    fn remote(&mut self, path: &str) -> Result<FileKind, &'static str>;
     /// opens a directory that automount(8) may mount first
-    fn enter(&mut self, path: &str) -> Result<Standing, &'static str>;
+    fn enter(&mut self, path: &str) -> Result<FileKind, &'static str>;
 }
 
 pub(super) const ON_FUSE: &str =
@@ -52,9 +52,9 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
             Kind::Fuse => Err(ON_FUSE),
             // nothing asks a mount point: if the path goes on, it must be a directory
             _ if mounts.begins(&next) => Ok(if is_last {
-                Standing::File
+                FileKind::File
             } else {
-                Standing::Directory
+                FileKind::Directory
             }),
             Kind::Local => Ok(asked.local(&next)),
             Kind::Remote => asked.remote(&next),
@@ -66,9 +66,9 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         };
         match stands {
             Err(why) => return End::Unanswered(why),
-            Ok(Standing::Nothing) => return End::Nothing,
-            Ok(Standing::Directory) => here = next,
-            Ok(Standing::Link(target)) => {
+            Ok(FileKind::Nothing) => return End::Nothing,
+            Ok(FileKind::Directory) => here = next,
+            Ok(FileKind::Link(target)) => {
                 links += 1;
                 if links > MAX_LINKS {
                     return End::Nothing;
@@ -78,8 +78,8 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
                 }
                 left.extend(names(&target));
             }
-            Ok(Standing::File) if !is_last => return End::Nothing,
-            Ok(Standing::File) => {
+            Ok(FileKind::File) if !is_last => return End::Nothing,
+            Ok(FileKind::File) => {
                 return match mounts.kind(&next) {
                     Kind::Local => End::Local(next),
                     Kind::Remote => End::Remote(next),
@@ -127,26 +127,26 @@ mod tests {
             lines.map(|line| format!("{line}\n")).collect()
         }
 
-        fn local(&mut self, path: &str) -> Standing {
+        fn local(&mut self, path: &str) -> FileKind {
             let below = format!("{path}/");
             let is_above = self.files.iter().any(|(file, _)| file.starts_with(&below));
             match self.files.iter().find(|(file, _)| *file == path) {
-                Some((_, "")) => Standing::File,
-                Some((_, target)) => Standing::Link(target.to_string()),
-                None if is_above => Standing::Directory,
-                None => Standing::Nothing,
+                Some((_, "")) => FileKind::File,
+                Some((_, target)) => FileKind::Link(target.to_string()),
+                None if is_above => FileKind::Directory,
+                None => FileKind::Nothing,
             }
         }
 
-        fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
+        fn remote(&mut self, path: &str) -> Result<FileKind, &'static str> {
             self.asked.push(path.to_string());
-            let standing = self.local(path);
-            (!self.is_deaf).then_some(standing).ok_or("deaf")
+            let kind = self.local(path);
+            (!self.is_deaf).then_some(kind).ok_or("deaf")
         }
 
-        fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
+        fn enter(&mut self, path: &str) -> Result<FileKind, &'static str> {
             self.asked.push(format!("enter {path}"));
-            (!self.is_deaf).then_some(Standing::Directory).ok_or("deaf")
+            (!self.is_deaf).then_some(FileKind::Directory).ok_or("deaf")
         }
     }
 

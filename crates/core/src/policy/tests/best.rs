@@ -42,7 +42,7 @@ fn losses(machines: &[Topology], each: usize) -> (usize, f64) {
     let (mut worse, mut least) = (0, 1.0f64);
     for topology in machines {
         let (rails, wants) = (closest(topology).rails, vec![each; topology.gpus.len()]);
-        let ways = Ways::new(topology, &rails, &Through::default(), &wants);
+        let ways = Paths::new(topology, &rails, &Through::default(), &wants);
         let ours = solve::solve(&ways.problem);
         if let Some(better) = solve::tests::better(&ways.problem, &ours.score()) {
             worse += 1;

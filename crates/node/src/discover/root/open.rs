@@ -205,7 +205,7 @@ pub fn open_long(path: &Path) -> Result<File, Unreadable> {
 
 /// The kind of file at a path; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum FileKind {
     /// no file, or no permission
     Nothing,
     Directory,
@@ -214,16 +214,16 @@ pub enum Standing {
     File,
 }
 
-pub fn standing(path: &Path) -> Standing {
+pub fn file_kind(path: &Path) -> FileKind {
     match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
-        Err(_) => Standing::Nothing,
-        Ok(found) if found.is_dir() => Standing::Directory,
+        Err(_) => FileKind::Nothing,
+        Ok(found) if found.is_dir() => FileKind::Directory,
         Ok(found) if found.is_symlink() => {
             let target = fs::read_link(path).ok();
             let target = target.and_then(|target| target.into_os_string().into_string().ok());
-            target.map_or(Standing::Nothing, Standing::Link)
+            target.map_or(FileKind::Nothing, FileKind::Link)
         }
-        Ok(_) => Standing::File,
+        Ok(_) => FileKind::File,
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) fn place(
     if let Some(why) = stays_far {
         tell(&format!("its CPUs stay far from its GPU: {why}"));
     }
-    if !placed.misses_nothing_of_its_own() {
+    if !placed.accepts_no_nic() {
         placed.failures().iter().for_each(tell);
     }
     Ok(placed.failures())

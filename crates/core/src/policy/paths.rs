@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Mbit/s for an unknown rate, so that nodes without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
 
-pub struct Ways {
+pub struct Paths {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,
     pub(super) problem: Problem,
@@ -21,25 +21,30 @@ pub struct Ways {
     rates_known: bool,
 }
 
-impl Ways {
+impl Paths {
     /// Paths for an answer: each GPU wants as many rails as it has in `rails_of`.
     pub fn for_answer(
         node: &Topology,
         rails: &[Rail],
         through: &Through,
         rails_of: &[RailSet],
-    ) -> Ways {
+    ) -> Paths {
         let wants: Vec<usize> = rails_of.iter().map(|rails| rails.len()).collect();
-        Ways::new(node, rails, through, &wants)
+        Paths::new(node, rails, through, &wants)
     }
 
     /// Paths from every GPU to each port, for an assignment of one port per GPU.
-    pub fn one_each(node: &Topology, rails: &[Rail], through: &Through) -> Ways {
-        Ways::new(node, rails, through, &vec![1; node.gpus.len()])
+    pub fn one_each(node: &Topology, rails: &[Rail], through: &Through) -> Paths {
+        Paths::new(node, rails, through, &vec![1; node.gpus.len()])
     }
 
     /// Paths to these rails; `wants` has each GPU's number of rails, at least one.
-    pub(super) fn new(node: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
+    pub(super) fn new(
+        node: &Topology,
+        rails: &[Rail],
+        through: &Through,
+        wants: &[usize],
+    ) -> Paths {
         let ascents = node.gpus.iter().map(|gpu| node.ascent(gpu.address));
         let gpus: Vec<Ascent> = ascents.collect();
         let addresses = rails.iter().map(|rail| node.nic(rail.nic).address);
@@ -106,7 +111,7 @@ impl Ways {
             }
             kinds.push(of_gpu);
         }
-        Ways {
+        Paths {
             kinds,
             problem,
             rates_known,
