@@ -78,6 +78,16 @@ fn a_packed_tar_names_the_program_that_unpacks_it_and_is_read_from_that() {
 }
 
 #[test]
+fn a_tar_or_a_directory_without_sys_and_proc_is_refused() {
+    let place = Place::new("without");
+    fs::create_dir(place.at("machine")).unwrap();
+    place.file("machine/nodes", "0");
+    for node in [tarred(&place), place.at("machine")] {
+        run(&format!("show --topology {node}")).refuses(1, &["sys/"]);
+    }
+}
+
+#[test]
 fn standard_input_without_end_is_refused_before_it_fills_the_memory() {
     // 256 MB are read
     let line = "ulimit -v 800000; exec \"$0\" show --topology - < /dev/zero";

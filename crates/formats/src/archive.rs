@@ -65,7 +65,10 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
         };
         manifest.insert(&path, found);
     }
-    Ok(manifest)
+    match manifest.iter().next() {
+        Some(_) => Ok(manifest),
+        None => Err(bad("a tar without `sys/` and `proc/`".to_string())),
+    }
 }
 
 /// `some-machine/sys/class/net` -> `sys/class/net`; `None` for a path outside a captured tree.
