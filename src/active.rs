@@ -32,13 +32,13 @@ pub(crate) struct Active {
     pub(crate) container_later: bool,
 }
 
-/// If set, a task without its placement fails. It is set before planning, so that tasks also fail
-/// after a panic in planning.
+/// If set, a task without its placement fails. Set before planning, so that tasks also fail after a
+/// panic in planning.
 pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 
 /// Larger ids are the batch script, the interactive shell and the step of adopted processes
-/// (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`). A batch script's sruns would take our variables in
-/// it for the user's own.
+/// (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`). Such steps are not placed: a batch script's sruns
+/// would take the plugin's variables for the user's.
 const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
 
 /// `SLURM_INTERACTIVE_STEP` and `SLURM_BATCH_SCRIPT`, the same in all releases.

@@ -2,8 +2,8 @@
 //! queued, and sets variables for the nodes.
 //!
 //! Slurm passes the option of sbatch or salloc to the sruns inside as their own
-//! (src/common/spank.c, `spank_process_env_options`). It would override a variable that a script
-//! sets later, so `init` removes it.
+//! (src/common/spank.c, `spank_process_env_options`). That option would override a variable that a
+//! script sets later, so `init` removes it.
 #![forbid(unsafe_code)]
 
 use crate::log::say;
@@ -27,11 +27,11 @@ const LEFT: [&str; 2] = [
     "_SLURM_SPANK_OPTION_nic_placement_nic_placement",
 ];
 
-/// sbatch and salloc keep here the value of [`ENVIRONMENT`] that their option overrode.
+/// Variable in which sbatch and salloc keep the [`ENVIRONMENT`] that their option overrode.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
-/// Before Slurm reads the option: removes sbatch's or salloc's option if the variable has changed
-/// since.
+/// Removes sbatch's or salloc's option, before Slurm reads it, if the user has changed
+/// [`ENVIRONMENT`] since the submission.
 pub(crate) fn init() {
     let (before, now) = (variable(BEFORE), variable(ENVIRONMENT));
     if replaces_the_allocations(now.as_deref(), before.as_deref()) {
@@ -58,9 +58,9 @@ pub(crate) fn init_post_opt() {
     }
 }
 
-/// In srun: if the admin has disabled placement, tells a user that asks for it, and marks the step
-/// so that nodes do not repeat it. Faults in this host's configuration are debug lines: nodes read
-/// their own file.
+/// In srun: if the admin has disabled placement, tells a user that asks for it, and sets
+/// [`ALREADY_REPORTED`], so that no node repeats the line. Faults in this host's configuration are
+/// debug lines, since nodes read their own file.
 pub(crate) fn tell_the_user() {
     /// Slurm calls the hook for each component of a heterogeneous job.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
@@ -86,8 +86,8 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// In srun: sets variables that tell the nodes of an `off` of any component, and whether the user
-/// gave `--cpu-bind`, since nodes cannot always see the option.
+/// In srun: sets variables for the nodes, which cannot always see srun's options: one if any
+/// component has `off`, one if the user gave `--cpu-bind`.
 pub(crate) fn tell_the_nodes() {
     let settled = with_this_component(
         "a job's components have one placement: the last words hold for all, and an `off` of any",
@@ -109,8 +109,8 @@ pub(crate) fn tell_of_components() {
     );
 }
 
-/// Adds this component's words and returns all so far; reports `problem` once, when words first
-/// differ.
+/// Adds this component's words and returns all so far; logs `problem` once, when two components
+/// first differ.
 fn with_this_component(problem: &str) -> Vec<Option<Words>> {
     static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
     let mut settled = option::locked(&COMPONENTS);
@@ -134,7 +134,7 @@ fn arguments() -> Vec<String> {
     words.collect()
 }
 
-/// In sbatch and salloc: copies `ENVIRONMENT` to `BEFORE` for the sruns inside.
+/// In sbatch and salloc: copies [`ENVIRONMENT`]'s value to [`BEFORE`] for the sruns inside.
 pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;

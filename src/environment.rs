@@ -18,8 +18,8 @@ pub(crate) struct Environment {
     stack: Option<u64>,
 }
 
-/// Reads the values of `names`, which are sorted. A value that is not UTF-8 counts as set by the
-/// user.
+/// Reads the values of `names`, which must be sorted. A value that is not UTF-8 counts as set by
+/// the user.
 ///
 /// Allocates a pointer for each variable; execve(2) bounds their number.
 pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
@@ -50,7 +50,8 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// execve(2)'s limit, with the bytes taken by variables and by `words` bytes of arguments.
+    /// execve(2)'s room: the bytes that variables and `words` bytes of arguments take, and the
+    /// stack limit.
     pub(crate) fn room(&self, words: usize) -> Room {
         Room {
             taken: words + self.size,
@@ -89,7 +90,6 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     failures
 }
 
-/// One variable's value, with bytes that are not UTF-8 replaced.
 pub(crate) fn variable(spank: &SpankHandle, name: &str) -> Option<String> {
     spank.getenv_lossy(name).ok().flatten()
 }

@@ -1,10 +1,11 @@
 //! The symbols that Slurm looks up in the shared object.
 //!
-//! The only file outside `crates/sys` with `unsafe`. Its tests are in `tests/host.rs` and
+//! The plugin's only file outside `crates/sys` with `unsafe`. Its tests are in `tests/host.rs` and
 //! `tests/end_to_end.rs`, since a test program does not link with Slurm's symbols.
 //!
-//! slurm-spank's `SPANK_PLUGIN!` stamps one Slurm release and exports all twelve hooks; for
-//! `job_prolog` slurmd starts a process with every job (Slurm's src/common/spank.c, `has_prolog`).
+//! slurm-spank's `SPANK_PLUGIN!` is not used: it stamps one Slurm release and exports all twelve
+//! hooks; for `job_prolog` slurmd starts a process with every job (Slurm's src/common/spank.c,
+//! `has_prolog`).
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals)]
 
@@ -37,8 +38,8 @@ pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
 /// The Slurm release, `major << 16 | minor << 8`. Slurm loads only plugins of its own release
-/// (`_verify_syms`), so `CONSTRUCTOR` stores the running program's. For an untested release it
-/// stores 0, which Slurm refuses with a clear line.
+/// (`_verify_syms`), so `CONSTRUCTOR` stores the running program's release, or 0 if untested, which
+/// Slurm refuses with a clear line.
 // SAFETY: as `plugin_name`. Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
@@ -53,13 +54,13 @@ extern "C" fn fill_version() {
     plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The only release of a site's own build, from `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
+/// The only release of a site's build with `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
 const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
     Some(release) => Some(stamp(release.as_bytes())),
     None => None,
 };
 
-/// The number that Slurm has for `22.05`; other text fails the build.
+/// Slurm's number for a release such as `22.05`; other text fails the build.
 const fn stamp(release: &[u8]) -> u32 {
     const fn number(tens: u8, ones: u8) -> u32 {
         ((tens - b'0') * 10 + ones - b'0') as u32
@@ -168,7 +169,7 @@ fn hook(
         let mut cache = OptionCache::default();
         let handle = init_spank_handle(spank, argc, argv, &mut cache);
         if let Ok(context) = handle.context() {
-            // in each hook, since srun sets its log level after the first
+            // in each hook, since srun sets its log level after the first hook
             log::up_to(slurms_log_level());
             body(&handle, context);
         }
@@ -207,7 +208,6 @@ fn with_arguments(
     take([0, 1].map(word), &mut (0..count).map_while(word));
 }
 
-/// The log level of this process, if Slurm exports it.
 fn slurms_log_level() -> Option<c_int> {
     // looked up once: tasks inherit the address by fork(2)
     static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();

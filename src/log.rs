@@ -3,7 +3,7 @@
 //! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal. On a node both
 //! write slurmd's log; in a task `slurm_error` also prints on the task's stderr.
 //!
-//! Only this file calls Slurm's log, so that no text can end a line or move a cursor.
+//! Only this file calls Slurm's log, by [`one_line`]: no text can end a line or move a cursor.
 #![forbid(unsafe_code)]
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -54,7 +54,7 @@ pub(super) fn tell_admin(line: &str) {
     spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
 
-/// Installs our logger; a second call keeps the first.
+/// A second call keeps the first logger.
 pub(super) fn install(context: Context) {
     if context == Context::Remote {
         WHERE.store(NODE, Ordering::Relaxed);
@@ -62,7 +62,7 @@ pub(super) fn install(context: Context) {
     let _ = log::set_logger(&ToSlurm);
 }
 
-/// Sets our level by Slurm's (`log_level_t`, src/common/log.h), or to the highest if that is
+/// Sets `log`'s level by Slurm's (`log_level_t`, src/common/log.h), or the highest if Slurm's is
 /// unknown. Lines that Slurm would drop are then not formatted, which saves a tenth of a hook's
 /// time.
 pub(super) fn up_to(slurms_level: Option<i32>) {

@@ -15,9 +15,9 @@ static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 /// Stores the option's value. Returns false for a bad value in srun, sbatch and salloc, which then
 /// end before they queue a job.
 ///
-/// On a node a bad value returns true. For false slurmd would log the raw value, line ends included
-/// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later Slurm may count false as
-/// the node's failure.
+/// On a node, returns true for a bad value. After false, slurmstepd would log the raw value, line
+/// ends included (src/common/spank.c, `_spank_stack_get_remote_options`), and a later Slurm may
+/// count false as a node failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
     if !remote && is_scrontab() {
         log::error!(
@@ -40,14 +40,13 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
     }
 }
 
-/// True for scrontab. It reads `#SCRON --nic-placement` as sbatch does, but does not pass plugins'
-/// options to the job (src/scrontab/scrontab.c, `_entry_to_job`); `help` would end the edit.
+/// True in scrontab, which reads `#SCRON --nic-placement` as sbatch does, but passes no plugin's
+/// option to the job (src/scrontab/scrontab.c, `_entry_to_job`); `help` would end the edit.
 fn is_scrontab() -> bool {
     let program = std::env::args_os().next();
     program.is_some_and(|path| program_name(&path.to_string_lossy()) == "scrontab")
 }
 
-/// Prints the help; returns the exit status.
 fn print_help() -> i32 {
     let mut terminal = io::stdout().lock();
     let printed = terminal
@@ -83,7 +82,7 @@ pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
 /// such line, before any other hook (src/common/spank.c, `spank_stack_load`).
 static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
 
-/// Adds one line's arguments, without the faults of test builds.
+/// Adds one plugstack.conf line's arguments, without faults for test builds.
 pub(crate) fn note_arguments(spank: &SpankHandle) {
     // an error counts as an unknown argument, so no step is placed
     let said = spank

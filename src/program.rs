@@ -19,12 +19,12 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
     /// `orted`, `prted`: Open MPI's mpirun starts the daemons on the other nodes; ranks keep the
-    /// step's variables (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
+    /// step's variables (plm_slurm_module.c, `launch_daemons`; tested: 4.1.4, 5.0.11)
     OpenMpi,
     /// proxies of MPICH, Intel MPI and MVAPICH (lib/tools/bootstrap/external/slurm_launch.c;
     /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), Flux's broker. In ranks the environment of
-    /// mpiexec or `flux run` overrides the step's: a rank would have mpiexec's GPUs, but the NIC of
-    /// this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
+    /// mpiexec or `flux run` overrides the step's: a rank would have mpiexec's GPUs, but the
+    /// daemon's NIC (tested: MPICH 4.0.2, 5.0.2, Intel MPI 2021.19)
     Overlaying,
 }
 
@@ -55,12 +55,12 @@ struct Started {
 
 static STARTED: OnceLock<Started> = OnceLock::new();
 
-/// Bytes of execve's room that the program's words take.
+/// Bytes that the program's words take of execve(2)'s limit.
 pub(crate) fn size_of_words() -> usize {
     STARTED.get().map_or(0, |started| started.size_of_words)
 }
 
-/// Keeps the facts about the step's command.
+/// Keeps facts about the step's command; `words` are the first two.
 ///
 /// With `--multi-prog` the first word names a file and the second holds its text, up to 4 MiB
 /// (Slurm's src/srun/launch.c, `_load_multi`). Plugins cannot see `--multi-prog`, so any second
@@ -83,13 +83,13 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
     });
 }
 
-/// `None` for other programs, and for a container, since Slurm does not show its program.
+/// `None` also for a container, whose program Slurm does not show.
 fn daemon() -> Option<Daemon> {
     STARTED.get()?.daemon
 }
 
-/// True for a launcher's daemon: `-c` and strict words are for its ranks, but the step holds the
-/// daemon's share alone.
+/// True for a launcher's daemon. `-c` and strict words are for the daemon's ranks, but the step's
+/// only task on a node is the daemon.
 ///
 /// From 23.11 on srun reads SLURM_CPUS_PER_TASK for daemons too, and binds no task with
 /// `--external-launcher` (Slurm's src/common/env.c, `_set_ext_launcher_hydra`;

@@ -119,7 +119,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Most findings about the admin's arguments in a step's log, since each step logs them again.
+/// Limit of findings about the admin's arguments, which each step logs.
 const DOUBTS: usize = 8;
 
 /// The settings of admin and user, and the reason if placement is off.
@@ -253,7 +253,7 @@ fn warn(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// At debug level also logs the reason for each GPU's NICs.
+/// Logs the plan's counts; at debug level also the reason for each GPU's NICs.
 fn report(active: &Active) {
     let Plan { node, map, .. } = match &active.session {
         Err(problem) => return log::error!("{problem}; nothing is set"),

@@ -1,4 +1,4 @@
-//! In each task, as its user, just before its program starts: plans the task, applies, reads back.
+//! In each task, as its user, just before its program starts: plans, applies the plan, reads back.
 #![forbid(unsafe_code)]
 
 use crate::active::{
@@ -95,7 +95,7 @@ fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(StepState::NotPlaced(_, Some(refusal))) = STEP.get() else {
         return;
     };
-    // each component's first task: another component may be placed
+    // 0 in each component's first task: another component may be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
     if is_first && !present.contains_key(ALREADY_REPORTED) {
         say(refusal);
@@ -149,7 +149,7 @@ fn place(
     carry_out(&mut placed, |variables| {
         environment::change(spank, variables)
     });
-    // a node's lack of NICs is logged once for the step, so a task logs it for debugging alone
+    // the step logs once that a node has no NIC, so a task logs it only at debug level
     let level = if placed.accepts_no_nic() {
         log::Level::Debug
     } else {
@@ -225,7 +225,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
 
 const PROCID: &str = "SLURM_PROCID";
 
-/// Sorted names of variables that a task reads, beside those of libraries and lists of GPUs.
+/// Sorted names of variables that a task reads, besides those of libraries and lists of GPUs.
 pub(crate) const READ: [&str; 9] = [
     marker::NAME,
     NODE_NAME,

@@ -119,7 +119,7 @@ impl Node {
             .arg("--mount")
             .arg(harness::manifest_path("tests/slurm/machine.sh"));
         command
-            .arg("enter")
+            .arg("alone")
             .arg(self.folder.join("node"))
             .args(["no", "sh", "-c", &line]);
         command

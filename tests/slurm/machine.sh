@@ -6,6 +6,8 @@
 #                                           print the minor numbers of its GPUs
 #   machine.sh enter NODE CGROUPS CMD…      in a fresh mount namespace (`unshare --mount`): let that machine be /sys,
 #                                           /proc/driver and /dev, then become CMD; CGROUPS yes keeps /sys/fs/cgroup
+#   machine.sh alone NODE CGROUPS CMD…      as enter, with a /run of its own, where an empty slurm.conf stands: root's tool asks
+#                                           no slurmd that runs on this machine for its plugstack.conf
 #   machine.sh root FOLDER PLACE PATH…      in a fresh mount namespace: make of another distribution in FOLDER, which is
 #                                           not written to, a root at PLACE with this machine's /proc, /sys, /dev and
 #                                           PATHs in it, then sleep there
@@ -144,7 +146,15 @@ root() {
     exec sleep infinity
 }
 
+alone() {
+    mount --make-rprivate /
+    mount -t tmpfs none /run
+    mkdir -p /run/slurm/conf
+    : > /run/slurm/conf/slurm.conf
+    enter "$@"
+}
+
 case ${1:-} in
-    prepare | enter | root) "$@" ;;
-    *) sed -n '3,12p' "$0"; exit 2 ;;
+    prepare | enter | alone | root) "$@" ;;
+    *) sed -n '3,14p' "$0"; exit 2 ;;
 esac

@@ -139,7 +139,7 @@ impl First {
         command
             .arg("--mount")
             .arg(self.root.join("tests/slurm/machine.sh"))
-            .arg("enter")
+            .arg("alone")
             .arg(self.path("node"))
             .args([cgroups, "env"])
             .arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()))

@@ -13,7 +13,7 @@
 //! ARCHITECTURE.md has the reasons for this division.
 #![forbid(unsafe_code)]
 
-// test files shared with other crates name this crate
+// test files shared with other crates import from `nic_placement_core`
 #[cfg(test)]
 extern crate self as nic_placement_core;
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt;
 use std::ops::Deref;
 
-/// The version of our JSON; grows if a field goes or changes its meaning, not for a new field.
+/// Version of the JSON format: a removed or redefined field increases it, a new field does not.
 pub const VERSION: u32 = 1;
 
 /// Extensions of the files that `nic-placement refresh` writes, as in `node.map-sglang.json`.
@@ -35,11 +35,11 @@ impl std::error::Error for NoMap {}
 pub struct Subject<'a> {
     pub topology: &'a Topology,
     pub node: &'a NodePlacement,
-    /// the GPUs that the program sees, in its order
+    /// the GPUs visible to the program, in the program's order
     pub gpus: &'a [GpuIndex],
 }
 
-/// The map, with a line feed at its end.
+/// The map, ending in a line feed.
 pub fn write(format: Format, subject: Subject) -> Result<String, NoMap> {
     match format {
         Format::Json => json(subject),
@@ -115,11 +115,12 @@ pub fn sglang(subject: Subject) -> Result<String, NoMap> {
     Ok(format!("{{{}}}\n", entries.join(",")))
 }
 
-/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: always two lists.
+/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: both lists even if empty.
 ///
-/// Builds of Mooncake name GPU memory differently
+/// Mooncake's builds call AMD's GPU memory `hip` or `rocm`
 /// (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
-/// tent/src/platform/rocm/rocm_probe.cpp). A build whose name the map lacks takes any NIC.
+/// tent/src/platform/rocm/rocm_probe.cpp): the map has both, since a build takes any NIC for memory
+/// that the map lacks.
 pub fn mooncake(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, .. } = subject;
     let mut lines = Vec::new();
@@ -154,7 +155,7 @@ pub fn mooncake(subject: Subject) -> Result<String, NoMap> {
     Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
 }
 
-/// `GPU_BDF=NIC_BDF,...`: one NIC for each GPU.
+/// `GPU_BDF=NIC_BDF,...`: one NIC for each GPU, for vLLM.
 pub fn pairs(subject: Subject) -> Result<String, NoMap> {
     let topology = subject.topology;
     let mut pairs = Vec::with_capacity(subject.gpus.len());
@@ -192,7 +193,7 @@ fn names<'a>(rails: impl Iterator<Item = &'a Rail>) -> Vec<&'a str> {
     distinct(rails.map(|rail| &rail.name))
 }
 
-/// Each name once, in order, since ports of one NIC share a name.
+/// The names without repeats, in order: ports of one NIC share a name.
 pub(crate) fn distinct<'a, N: Deref<Target = str> + 'a>(
     names: impl Iterator<Item = &'a N>,
 ) -> Vec<&'a str> {

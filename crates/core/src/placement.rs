@@ -21,7 +21,7 @@ impl fmt::Display for RailIndex {
     }
 }
 
-/// A port of a NIC that may be chosen.
+/// A NIC port that a placement may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rail {
     pub nic: NicIndex,
@@ -46,11 +46,11 @@ impl fmt::Display for Rail {
     }
 }
 
-/// A port of a NIC that may not be chosen, and why.
+/// A NIC or port that no placement may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
     pub name: DeviceName,
-    /// `None` for the NIC as a whole
+    /// `None` for the whole NIC
     pub port: Option<u8>,
     pub why: String,
 }
@@ -82,10 +82,11 @@ pub struct NodePlacement {
     pub rails: Vec<Rail>,
     /// the rails in the order of `rails=`, then all others; empty without `rails=`
     pub numbered_by_admin: Vec<RailIndex>,
-    /// Rails that fail now, in rail order; rail numbers count them too. Their rate is the fabric's,
-    /// or their own if higher. `excluded` has the reasons.
+    /// Ports that would be rails if they worked or ran at the fabric's rate, in rail order; rail
+    /// numbers count them. `rate_mbps`: the fabric's, or the port's if higher. `excluded` has the
+    /// reasons.
     pub broken: Vec<Rail>,
-    /// rails slower than others of their device model; NCCL's list for all ranks may omit them
+    /// rails slower than others of the same device model; `NCCL_IB_HCA` may omit them
     pub degraded: Vec<Rail>,
     pub excluded: Vec<Excluded>,
     /// EFA and Slingshot NICs of `excluded`, among which libfabric chooses
@@ -111,7 +112,6 @@ impl NodePlacement {
         (0..).map(GpuIndex).zip(&self.gpus)
     }
 
-    /// True for the name of a NIC in `left_to_libfabric`.
     pub fn is_left_to_libfabric(&self, topology: &Topology, nic: &str) -> bool {
         topology
             .nic_index(nic)
@@ -131,9 +131,9 @@ pub struct TaskPlacement {
     pub local_id: u32,
     pub global_id: u32,
     pub gpus: Vec<GpuIndex>,
-    /// the GPUs visible to the program, in its order
+    /// the GPUs visible to the program, in the program's order
     pub seen: Vec<GpuIndex>,
-    /// each with its path from the nearest of the task's GPUs, or from its CPUs
+    /// each with the path from the task's nearest GPU, or without GPUs from the task's CPUs
     pub rails: Vec<(RailIndex, PathType)>,
     pub cpus: CpuSet,
     /// true if `cpus` differ from the task's present CPUs
@@ -158,7 +158,7 @@ pub struct Notes {
     pub far: Option<String>,
     /// requests that cannot be met, such as `bind=core`
     pub missed: Vec<String>,
-    /// broken promises of the policy, and violations of the strictness
+    /// unmet demands of the policy and of [`Strictness`]
     pub shortfalls: Vec<String>,
     /// decisions that could not be carried out
     pub failures: Vec<String>,
@@ -183,10 +183,10 @@ pub struct Variable<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// new, or instead of a value that we set earlier
+    /// new, or in place of an outer step's value
     Set(String),
     KeepUsers(String),
-    /// unset a value that we set earlier
+    /// unset an outer step's value
     Remove,
     /// stays unset
     Leave,

@@ -1,8 +1,8 @@
 //! A [`Plan`] is made from a node, a wish and a step, and gives each task its [`TaskPlan`].
 //!
-//! The plugin and the tool use the same plan, so the tool answers as srun does. Core neither reads
-//! nor changes the system: the caller passes the facts of the task's process, and carries out the
-//! decision.
+//! The plugin and the tool use the same plan, so the tool shows what a step gets. Core neither
+//! reads nor changes the system: the caller passes the facts of the task's process, and carries out
+//! the decision.
 
 mod room;
 mod task;
@@ -44,13 +44,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The step's plan. `read` returns the text of a site's configuration file; it is called only
-    /// if that text can change a variable.
+    /// `read` returns the text of a site's configuration file; it is called only if that text can
+    /// change a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// The plan; `were` has the rails of the step's plan if a task makes another.
+    /// The plan of a step, or of one task: then `were` has the rails of the step's plan.
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);
@@ -64,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// The plan of a job that may not open these NICs, each with its reason.
+    /// The plan without `nics`, which the job may not open, each with the reason.
     pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
         let mut wish = Wish::clone(&self.wish);
         wish.admin.selection.unopenable.extend(nics);
@@ -72,7 +72,6 @@ impl Plan {
         Plan::of(node, Arc::new(wish), step, read, &self.map.rails)
     }
 
-    /// One task's placement, and the changes to its variables.
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
         let Plan {
             node,
@@ -143,7 +142,7 @@ impl TaskPlan<'_> {
         !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True for a task without NICs under `best-effort`: the node has none for it.
+    /// True for a task without NICs under `best-effort`: the node has none for the task.
     pub fn accepts_no_nic(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub const NODE_NAME: &str = "SLURMD_NODENAME";
 /// The step's GPUs on this node, in Slurm's numbers.
 pub const STEP_GPUS: &str = "SLURM_STEP_GPUS";
-/// The address of the step's srun, from slurmd.
+/// The address of the step's srun, set by slurmd.
 pub const SRUN: &str = "SLURM_SRUN_COMM_HOST";
 /// slurmd's rule for the GPUs of tasks, in a task's environment.
 pub const GPU_BIND: &str = "SLURMD_TRES_BIND";
@@ -28,8 +28,8 @@ pub struct Step {
     pub starter: Starter,
     /// on this node
     pub tasks: u32,
-    /// true if `tasks` is a lower bound, since neither Slurm nor the launcher gives the number. No
-    /// share is computed from a bound, since each task may see another
+    /// true if `tasks` is a lower bound, because neither Slurm nor the launcher gives the number.
+    /// CPUs are not shared out by a bound, since each task may see another bound
     pub uncounted: bool,
     /// on all nodes
     pub total_tasks: u32,
@@ -89,10 +89,10 @@ pub struct Task {
     pub room: Option<Room>,
 }
 
-/// The room for execve(2) of a task's program.
+/// Sizes that limit execve(2) of a task's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// bytes of its arguments and present variables
+    /// bytes of the program's arguments and variables
     pub taken: usize,
     /// bytes of the stack limit
     pub stack: u64,
@@ -111,7 +111,7 @@ impl Room {
 pub struct Memory {
     /// the reason to keep the present policy: another program set it, or it cannot be read
     pub taken: Option<String>,
-    /// NUMA nodes of the policy that an enclosing placed step set, which may only be narrowed
+    /// NUMA nodes of the policy that an outer step set by placement; this step may only narrow them
     pub ours: Option<NodeSet>,
     /// the cpuset's NUMA nodes for memory
     pub allowed: Option<NodeSet>,
@@ -133,11 +133,10 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
     pub variables: BTreeMap<&'static str, String>,
-    /// `[gpu of the topology]`
+    /// by [`GpuIndex`]
     pub access: Vec<Access>,
 }
 
-/// A task's GPUs, and the evidence for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskGpus {
     /// in the program's order

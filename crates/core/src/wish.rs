@@ -40,11 +40,11 @@ pub struct Words {
     pub forgets_no_env: bool,
 }
 
-/// A cached node, read instead of the hardware.
+/// The cached node, which a step reads instead of /sys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFileUse {
     pub path: String,
-    /// `cache=` in seconds; 0 disables it
+    /// `cache=`: the cache's highest age in seconds; 0: no cache
     pub max_age: u64,
 }
 
@@ -71,9 +71,9 @@ pub struct Admin {
     pub rails: Vec<Pattern>,
     pub through: Through,
     pub fabric: Fabric,
-    /// one `set=` for each name
+    /// `set=`: one for each variable
     pub templates: Vec<Template>,
-    /// the node's maps that the templates name; not an argument
+    /// the map files that `templates` name; no argument sets them
     pub map_files: Vec<MapFile>,
 }
 
@@ -86,12 +86,12 @@ pub struct Selection {
     pub unopenable: Vec<(NicIndex, String)>,
 }
 
-/// The bandwidth that a path keeps, in thousandths of its narrowest rate, by kind of path: weighs a
-/// far idle NIC against a near shared one.
+/// The bandwidth of each path type, in thousandths of the path's narrowest rate: weighs a far idle
+/// NIC against a near shared one.
 ///
-/// The figures are estimates (benches/README.md); only their order is certain. PHB and NODE: the
-/// median over CPU models; no measurement has NODE below PHB. SYS: the least measured for one flow;
-/// several flows at once got less.
+/// The figures are estimates (benches/README.md); only their order is certain. PHB and NODE:
+/// medians over CPU models; no measurement has NODE below PHB. SYS: the least of single flows;
+/// concurrent flows got less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
@@ -131,7 +131,7 @@ pub struct Libraries(pub(crate) u32);
 pub struct MapFile {
     pub format: Format,
     pub path: String,
-    /// `None` if not compared
+    /// `None` on another node: not compared
     pub text: Option<String>,
 }
 
@@ -169,14 +169,14 @@ pub struct Wish {
     pub bind: Bind,
     pub mem: Mem,
     pub omp: bool,
-    /// the user's `bind=` overrides `--cpu-bind=none`, which only switches off Slurm's own binding
+    /// true with the user's `bind=`: overrides `--cpu-bind=none`, which only ends Slurm's binding
     pub bind_by_user: bool,
     pub by_user: bool,
     pub libraries: Libraries,
     pub env_names: Vec<String>,
     pub no_env: Vec<String>,
-    /// omit the reasons for GPUs' NICs if no log shows them: with hundreds of GPUs and NICs this
-    /// saves a third of a step's time
+    /// leave out the reasons for GPUs' NICs, because no output or log will show them: with hundreds
+    /// of GPUs and NICs this saves a third of a step's time
     pub wordless: bool,
 }
 

@@ -1,7 +1,7 @@
-//! The node file: a node in binary form, with the marks that show whether it is still current.
+//! The node file: a topology in binary form, with facts that show whether it is current.
 //!
-//! The tool writes it for a plugin of the same version: a line with the version, a checksum, the
-//! content. `nic-placement show --topology FILE` prints it.
+//! `nic-placement refresh` writes the file for a plugin of the same version: a line with the
+//! version, a checksum, the content. `nic-placement show --topology FILE` prints it.
 
 use crate::discover::registered::Registered;
 use nic_placement_topology::{Provenance, Topology, file};
@@ -12,7 +12,7 @@ use std::fmt;
 pub const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, and a number that grows with each change of the format.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
-/// Most bytes: those of a topology file, and a line for each device.
+/// Most bytes: a topology file's, and 1 MiB for devices and links.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,11 +36,11 @@ pub struct NodeFile {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadNodeFile {
-    /// no node file
+    /// does not begin with [`MAGIC`]
     Foreign,
     /// a node file of another version
     Version(String),
-    /// cut off, or changed
+    /// content does not fit its checksum
     Damaged,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-/// Reads a node file. Checking its topology would double the time: `refresh` writes only consistent
-/// ones, and a step reads only root's files.
+/// Parses a node file. Checks of its topology would double the time; `refresh` writes only
+/// consistent topologies, and a step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
     let own = rest.strip_prefix(VERSION.as_bytes());

@@ -1,5 +1,3 @@
-//! Reads the node file if it is current.
-
 use super::cache::{self, NodeFile};
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
 use crate::discover::root::{Author, Root, Unreadable, read_unlinked};
@@ -10,11 +8,11 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// the file's topology, updated from the kernel's memory
+    /// the file's topology with current links and MIG instances
     pub topology: Topology,
     /// seconds since the file was written
     pub age: u64,
-    /// links lost since then
+    /// links lost since the file was written
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -30,12 +28,12 @@ pub enum NotUsed {
     TooOld(u64, u64),
     /// seconds by which the file's time is ahead
     Early(u64),
-    /// the device that came or went
+    /// the first device or link that differs
     Changed(String),
 }
 
 impl NotUsed {
-    /// True if no file exists: an admin without `refresh` needs no message.
+    /// True if no file exists, as on nodes without `refresh`: no reason to warn.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }
@@ -69,11 +67,11 @@ impl std::error::Error for NotUsed {}
 
 pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age`
-/// seconds old by `boottime`.
+/// Reads the node file at `path` if it is of this boot, lists the devices that are registered now,
+/// and is at most `max_age` seconds old at `boottime`.
 ///
-/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read,
-/// none below `/sys/class/infiniband/*/ports`.
+/// No read waits for a device: the kernel answers these files of `/sys` and `/proc` from memory;
+/// none is below `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes = read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| {
         match bad.problem.is_absent() {

@@ -56,7 +56,7 @@ impl std::error::Error for NoTopology {}
 /// have up to 19 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads a node, with findings, from files that `author` may have written.
+/// Reads the node of `source`, with findings; `author` is the required owner of its files.
 pub fn read(
     source: &NodeSource,
     scope: Scope,
@@ -80,7 +80,7 @@ pub fn read(
     Ok((node, Vec::new()))
 }
 
-/// Parses the project's own format alone, since root parses no other program's files.
+/// Parses the project's format alone: root should parse no other program's files.
 fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let text = text.trim_start_matches('\u{feff}').trim_start();
@@ -94,12 +94,12 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
         .map_err(|bad| bad.to_string())
 }
 
-/// Reads the node from `/sys`. If DMI and PCI addresses match a built-in model, adds the paths that
-/// the hypervisor hides.
+/// Reads a node below `root`. If it is recognised as a built-in model, adds paths that a hypervisor
+/// hides, and roles of NICs.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut node, mut diagnostics) = discover(root, scope, provenance);
-    // a description is complete: no model adds to it
+    // [`described`] files state all paths and roles: no model adds any
     let is_described = !is_live && described::read(root, &mut node, &mut diagnostics);
     if !is_described {
         if let Some(model) = recognise(&dmi(root), &node) {
@@ -126,8 +126,8 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Fits a described node to the live one. Removes NICs that this system lacks, since a library
-/// fails on them. Takes ports, device files, UUIDs, order and MIG instances from the live node.
+/// Fits a described node to the `live` one: removes NICs that `live` lacks, because a library fails
+/// on their names, and takes ports, device files, UUIDs, order and MIG instances from `live`.
 pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     node.nics.retain_mut(|nic| {

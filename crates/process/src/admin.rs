@@ -20,7 +20,7 @@ pub struct Found {
 pub enum Off {
     /// the file with `disable`, or the switch `….disabled`
     Disabled(String),
-    /// a bad argument, or a configuration file that cannot be read: it may have `disable`
+    /// a bad argument, or an unreadable configuration file, which may have `disable`
     Refused(String),
 }
 

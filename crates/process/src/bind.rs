@@ -7,8 +7,8 @@ use nic_placement_node::discover::Root;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::{fmt, io};
 
-/// This process's memory policy before we change it. With `in_a_placed_step` a preference of NUMA
-/// nodes is the step's, and so ours.
+/// This process's memory policy before placement. With `in_a_placed_step` a policy that prefers
+/// NUMA nodes is the plugin's, and `ours` has the nodes.
 pub fn memory(in_a_placed_step: bool) -> Memory {
     let (ours, taken) = match sys::memory_policy() {
         Ok(MemoryPolicy::Default) => (None, None),
@@ -56,7 +56,7 @@ fn differing<T: PartialEq + fmt::Display>(
     }
 }
 
-/// Sets CPUs, then memory, since the kernel takes memory where the task runs.
+/// Sets CPUs, then memory, since the kernel allocates memory where the task runs.
 pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) {
     let TaskPlacement {
         cpus,

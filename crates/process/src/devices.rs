@@ -72,8 +72,8 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// The plan without verbs NICs if this node has no `/dev/infiniband`: in a list, NICs that no task
-/// can open would hide working interfaces. A described machine's plan stays.
+/// The plan without verbs NICs if this node has no `/dev/infiniband`: a library's list of NICs that
+/// no task can open would hide working interfaces. A described machine's plan stays.
 pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Plan {
     if !devices.lacks_rdma || plan.map.rails.is_empty() {
         return plan;
@@ -103,11 +103,11 @@ pub(crate) struct Closed {
     pub(crate) is_in_container: bool,
 }
 
-/// Checks each rail's NIC. If the job cannot open it, checks all other NICs, since any may replace
-/// it.
+/// Checks the NIC of each rail. If the job cannot open one of them, checks all other NICs, since
+/// any may replace it.
 ///
-/// The node's `/dev` answers for the device cgroup, a container's for device files that programs
-/// see.
+/// The node's `/dev` shows what permissions and the device cgroup allow; a container's `/dev` shows
+/// only the device files that programs there can see.
 pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed {

@@ -65,7 +65,7 @@ impl UsersFiles {
         if answers(path) {
             return read(path);
         }
-        // nearly every task lacks the file, and the kernel's cache knows that
+        // nearly every task lacks the file, which the kernel's cache tells without a wait
         if known(path) == Known::Absent {
             return None;
         }
@@ -85,7 +85,7 @@ impl UsersFiles {
         }
     }
 
-    /// Logs the task's first file without an answer: the others have the same reason.
+    /// Logs one line for each task: its first file without an answer.
     fn unanswered(&self, path: &str, why: &'static str) -> FileText {
         if !self.told.replace(true) {
             log::info!("`{path}` is taken for a file that sets what would be set: {why}");

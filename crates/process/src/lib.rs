@@ -1,6 +1,6 @@
 //! Places a process: the plugin's task, or a program of `nic-placement exec`.
 //!
-//! Start reading at [`session`]. [`admin`] has the settings of admin and user.
+//! Start reading at [`session`].
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -24,7 +24,8 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
 }
 
 /// Reads the maps. A link, or another user's file, is refused: that user could change the NICs of
-/// every task. Without `author` the node is not this one, so all maps count as existing.
+/// every task. Without `author` the process only plans, perhaps for another node: no file is read,
+/// and every map counts as existing.
 pub fn find(admin: &mut Admin, author: Option<Author>) {
     for (format, place) in places(admin) {
         let path = place.display().to_string();

@@ -9,7 +9,7 @@ use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The topology and findings. A described node keeps only devices that this node's sysfs has.
+/// The topology and findings. A described node keeps only devices that this node has.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -46,7 +46,7 @@ pub fn confirmed(
     (described, diagnostics)
 }
 
-/// Reads a fresh node file, which waits for no hardware, or else the hardware.
+/// Reads the node file if fresh, since a file waits for no hardware; otherwise the hardware.
 fn this_node(
     NodeFileUse { path, max_age }: &NodeFileUse,
     scope: Scope,
@@ -65,8 +65,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// slurmd's warning if steps would read a node file that does not exist. `None` with `conf=`: its
-/// file system may not answer, and slurmd must start.
+/// slurmd's warning if steps would read a node file that does not exist. `None` with `conf=`: that
+/// file's file system may not answer, and slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

@@ -1,8 +1,8 @@
 //! The steps of placement: read the node, plan, drop devices that cannot be opened, place a task,
 //! carry out.
 //!
-//! The plugin, `nic-placement exec` and the C interface share these steps. They pass the step, the
-//! task, the trusted owner of files, and a function that sets variables.
+//! The plugin, `nic-placement exec` and the C interface share these steps. Each passes the step,
+//! the task, the trusted owner of files, and a function that sets variables.
 
 use crate::devices::{self, DeviceFiles};
 use crate::{admin, bind, files, gpus, maps, node};
@@ -74,11 +74,10 @@ impl Session {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan without NICs that the job cannot open, and the NICs that only this task may not
-    /// open. With `tells`, logs NICs that the job cannot open.
+    /// The plan without NICs that the job cannot open, and the NICs that only this task's device
+    /// cgroup closes. With `tells`, logs NICs that the job cannot open.
     ///
-    /// All tasks of a job on a node make the same plan: the kernel decides by their user, and they
-    /// share a container.
+    /// All tasks of a job on a node make the same plan, since they have one user and one container.
     pub fn plan_here(&self, tells: bool) -> (Cow<'_, Plan>, Vec<NicIndex>) {
         let Some(devices) = &self.devices else {
             return (Cow::Borrowed(&self.plan), Vec::new());
@@ -96,8 +95,8 @@ impl Session {
     }
 }
 
-/// A reader of a site's files. If the process only plans, it reads every configuration as empty:
-/// another user or node has other files.
+/// Reads a site's files. If the process only plans, configurations read as empty, since another
+/// user or node has other files.
 fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -122,7 +121,8 @@ pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<Str
     placement.notes.failures.extend(no_room);
 }
 
-/// The user's lines for `verbose` and `dry-run`; `others` names NICs of lists that are not ours.
+/// The lines for `verbose` and `dry-run`; `others` names libraries that use other NICs than
+/// planned.
 pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String> {
     let TaskPlan {
         plan, placement, ..

@@ -22,8 +22,8 @@ pub enum Refusal {
 
 /// Succeeds if the effective user may read and write `name` in `directory`.
 pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
-    // SAFETY: std lacks it. `directory` keeps the descriptor open, the name ends with NUL, and
-    // nothing is written.
+    // SAFETY: std lacks faccessat(2). `directory` keeps the descriptor open, the name ends with
+    // NUL, and nothing is written.
     let result = unsafe {
         libc::faccessat(
             directory.as_raw_fd(),

@@ -26,10 +26,9 @@ struct OpenHow {
 /// confirm it.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// The kernel's knowledge of a path, without waiting: `LOOKUP_CACHED` follows only names that
-/// `d_revalidate` accepts under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c
-/// `path_init`, `lookup_fast`; Documentation/filesystems/locking.rst). `O_PATH` opens nothing
-/// (fs/open.c `do_dentry_open`).
+/// Never waits: `LOOKUP_CACHED` follows only names that `d_revalidate` accepts under `LOOKUP_RCU`,
+/// where no file system may sleep (fs/namei.c `path_init`, `lookup_fast`;
+/// Documentation/filesystems/locking.rst). `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
 pub fn known(path: &str) -> Known {
     let Ok(path) = CString::new(path) else {
         return Known::Absent;
@@ -39,8 +38,8 @@ pub fn known(path: &str) -> Known {
         mode: 0,
         resolve: RESOLVE_CACHED,
     };
-    // SAFETY: libc lacks it. The path ends with NUL, `how` has the layout and size that are
-    // passed, and the kernel writes to neither.
+    // SAFETY: libc lacks openat2(2). The path ends with NUL, `how` has the kernel's layout and the
+    // passed size, and the kernel writes to neither.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_openat2,

@@ -7,7 +7,6 @@ pub fn seconds_since_boot() -> u64 {
     u64::try_from(milliseconds(libc::CLOCK_BOOTTIME) / 1000).unwrap_or(0)
 }
 
-/// 0 if the kernel lacks the clock.
 pub(crate) fn milliseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,

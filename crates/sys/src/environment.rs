@@ -6,9 +6,9 @@ use std::io;
 
 /// Sets a variable, or removes it.
 ///
-/// For the first two hooks in srun, sbatch and salloc, which start threads only once their options
-/// are settled (Slurm's `init_srun`: "This must happen before we spawn any threads"); Slurm itself
-/// calls setenv(3) there (src/common/spank.c, `_option_setenv`).
+/// Only for the first two hooks of srun, sbatch and salloc: the programs start threads only after
+/// all options are settled (Slurm's `init_srun`: "This must happen before we spawn any threads").
+/// Slurm itself calls setenv(3) there (src/common/spank.c, `_option_setenv`).
 pub fn set_variable_before_threads(name: &str, value: Option<&str>) -> io::Result<()> {
     let (name, value) = (CString::new(name)?, value.map(CString::new).transpose()?);
     // SAFETY: std's functions are unsafe too and return no error. The texts end with NUL and are

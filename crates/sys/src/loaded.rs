@@ -11,7 +11,6 @@ struct Search<'a> {
     found: bool,
 }
 
-/// True if a shared object with this file name was loaded after our object.
 pub fn is_loaded_after_us(file_name: &str) -> bool {
     let mut search = Search {
         file_name: file_name.as_bytes(),

@@ -1,4 +1,4 @@
-//! get_mempolicy(2) and set_mempolicy(2), for which libc has no functions.
+//! get_mempolicy(2) and set_mempolicy(2).
 #![allow(unsafe_code)]
 
 use libc::{
@@ -17,10 +17,10 @@ const MODE_FLAGS: c_int =
 /// makes get_mempolicy(2) return the cpuset's nodes, not the policy
 const MPOL_F_MEMS_ALLOWED: c_ulong = 1 << 2;
 
-/// CONFIG_NODES_SHIFT is at most 10: 1024 nodes.
+/// 64-bit words for 1024 nodes: CONFIG_NODES_SHIFT is at most 10.
 const WORDS: usize = 16;
-/// get_mempolicy(2) refuses masks shorter than the kernel's; it and set_mempolicy(2) take the bits
-/// plus one.
+/// A mask's bits plus one, which both calls subtract; get_mempolicy(2) refuses a mask shorter than
+/// the kernel's.
 const MAX_NODE: c_ulong = WORDS as c_ulong * 64 + 1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub fn allowed_memory() -> io::Result<NodeSet> {
 fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     let mut mode: c_int = 0;
     let mut nodes = [0u64; WORDS + 1];
-    // SAFETY: libc lacks it. get_mempolicy(2) with address 0 and these flags writes one int and at
-    // most MAX_NODE - 1 bits, for which `nodes` has room; both outlive the call.
+    // SAFETY: a raw call, since libc has no wrapper. get_mempolicy(2) with address 0 and these
+    // flags writes one int and at most MAX_NODE - 1 bits of `nodes`, which has more than that.
     let result = unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -90,8 +90,8 @@ pub enum Balancing {
 /// Prefers these NUMA nodes, for the calling thread and the program that it becomes.
 ///
 /// Kernels before 5.15 prefer one node only. For several nodes the error is then
-/// [`io::ErrorKind::Unsupported`]: the first node would be far from threads on others. `EINVAL`: no
-/// node is in the cpuset.
+/// [`io::ErrorKind::Unsupported`]: the first node would be far from threads on others. `EINVAL` if
+/// no node is in the cpuset.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -110,8 +110,8 @@ pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }
 
-/// Sets the policy, without the flag if the kernel refuses it for this mode with EINVAL
-/// (mm/mempolicy.c `sanitize_mpol_flags`).
+/// Sets the policy, without NUMA balancing's flag if the kernel refuses the flag for this mode with
+/// EINVAL (mm/mempolicy.c `sanitize_mpol_flags`).
 fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     if balancing == Balancing::AsWithoutPolicy && set(mode | MPOL_F_NUMA_BALANCING, nodes).is_ok() {
         return Ok(());
@@ -122,8 +122,8 @@ fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()
 fn set(mode: c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
-    // SAFETY: libc lacks it. set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which
-    // has them.
+    // SAFETY: a raw call, since libc has no wrapper. set_mempolicy(2) reads at most MAX_NODE - 1
+    // bits of `words`, which has more than that.
     let result = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,

@@ -1,4 +1,4 @@
-//! A child process that asks a file system for its parent, so that the parent can stop waiting.
+//! A child process that calls file systems for its parent, so that the parent can stop waiting.
 //!
 //! A thread would block execve(2), which waits for the end of other threads. The child has no exit
 //! signal, so wait(2) and SIGCHLD do not report it in the program that the parent becomes. It
@@ -14,7 +14,7 @@ use std::ptr;
 /// A symbolic link as the path's last name is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// the mode; the bytes are a symbolic link's target
+    /// the mode; [`Reply::bytes`] is a symbolic link's target
     Kind,
     /// opens the directory, by which automount(8) may mount there
     Enter,
@@ -44,7 +44,7 @@ impl Reply {
 
 /// Bytes of a packet, at most: a path, or a part of a file.
 const PACKET: usize = 4608;
-/// First bytes of packets.
+/// Values of a packet's first byte.
 const DATA: u8 = 0;
 const END: u8 = 1;
 /// Milliseconds to wait for the killed child, which ends within 1 unless a file system holds it.
@@ -201,8 +201,8 @@ fn tell(socket: i32, packet: &[u8]) {
 
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
-        // SAFETY: glibc has it since 2.34 only. It touches no memory, and nothing in the child
-        // uses the descriptors.
+        // SAFETY: glibc has close_range(2) only since 2.34. It touches no memory, and nothing in
+        // the child uses the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     if close_range(0, socket - 1) && close_range(socket + 1, i32::MAX) {

@@ -145,8 +145,7 @@ impl Bitmap {
         Bitmap { words }
     }
 
-    /// Parses the kernel's list format of `cpulist` files: `0-3,8,10-12`; empty text is the empty
-    /// set.
+    /// Parses the list format of `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
     pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
         let mut set = Bitmap::new();
         for part in text.split(',').filter(|_| !text.trim().is_empty()) {
@@ -165,8 +164,7 @@ impl Bitmap {
         Ok(set)
     }
 
-    /// Parses a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`,
-    /// `00000001,ffffffff`.
+    /// Parses a hexadecimal mask: `ff`, `0xff`, or with the kernel's commas `00000001,ffffffff`.
     pub fn from_mask(text: &str) -> Result<Bitmap, BadBitmap> {
         let bad = |expected| BadBitmap::new(text, expected);
         let no_mask = || bad("a hexadecimal mask such as `0xff`");

@@ -1,5 +1,3 @@
-//! GPUs, NICs and their ports.
-
 use super::text::{display_as_serialized, unless_default};
 use super::{DeviceName, Network, PciAddress, SubnetPrefix};
 use serde::{Deserialize, Serialize};
@@ -94,7 +92,7 @@ impl Gpu {
         superchips.any(|superchip| model.contains(superchip))
     }
 
-    /// The device file that a process opens to use the GPU, relative to `/dev`.
+    /// The GPU's device file, relative to `/dev`.
     pub fn device_node(&self) -> Option<String> {
         let minor = self.minor?;
         Some(match self.vendor {
@@ -191,15 +189,15 @@ pub struct Port {
     pub netdev: Option<String>,
     /// first half of the first GID: on InfiniBand the subnet prefix
     pub subnet: Option<SubnetPrefix>,
-    /// newest RoCE type of its GIDs, such as `RoCE v2`
+    /// newest RoCE type of the GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// interface of the default route through this port: its own, or a bond, bridge or VLAN above
+    /// interface of the default route: the port's, or a bond, bridge or VLAN above it
     pub default_route: Option<String>,
     /// IPv4 networks of the interface, such as `10.1.0.0/16`, by address
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// true if the interface has addresses, but none in `networks`: only IPv6's, or routes in
-    /// another table
+    /// true if the interface has addresses, but `networks` is empty: they are IPv6's, or in another
+    /// routing table
     #[serde(default)]
     pub routes_elsewhere: bool,
     /// true if the interface is in another network namespace, such as a container's

@@ -29,15 +29,15 @@ pub const FORMAT: &str = "nic-placement topology";
 /// Grows when an older reader would misread a newer file.
 pub const VERSION: u64 = 1;
 
-/// Most bytes of a file, which slurmstepd reads into memory: 190 times the built-in DGX H100.
+/// Most bytes of a file, which slurmstepd reads into memory: 200 times the largest built-in model.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Most NUMA nodes; their numbers are smaller. Linux's `CONFIG_NODES_SHIFT` is at most 10.
+/// Most NUMA nodes, numbered below this: Linux's `CONFIG_NODES_SHIFT` is at most 10.
 pub const MAX_NUMA_NODES: usize = 1024;
 /// Most cores: one for each CPU below [`Bitmap::LIMIT`].
 const MAX_CORES: usize = 8192;
 /// Most PCI functions: all GPUs and NICs, each below seven bridges of its own.
 pub const MAX_PCI: usize = 4096;
-/// Most GPUs: sixteen times the 16 of the largest nodes; the assignment's cost grows with them.
+/// Most GPUs: four times the 64 of 8 MI300X in CPX mode; the assignment's cost grows with them.
 pub const MAX_GPUS: usize = 256;
 /// Most MIG instances of a GPU: today's GPUs have 7 slices, so at most 7 instances.
 pub const MAX_MIG_INSTANCES: u32 = 64;
@@ -127,7 +127,7 @@ struct Core {
     pus: Bitmap,
     /// number of cores; absent for one
     cores: Option<u32>,
-    /// from a CPU's number to that of the next core; absent for 1
+    /// difference between CPU numbers of consecutive cores; absent for 1
     step: Option<u32>,
 }
 

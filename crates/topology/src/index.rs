@@ -1,5 +1,3 @@
-//! Indices of GPUs, NICs and ports.
-
 use super::{Gpu, Nic, Port, Topology};
 
 macro_rules! index {

@@ -58,7 +58,7 @@ pub struct Topology {
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
     /// Kinds of paths between a GPU and a NIC. They override the PCI tree: a virtual machine's bus
-    /// hides switches, and a matrix has no bus.
+    /// hides switches, and text of `nvidia-smi topo -m` has no bus.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
     /// the built-in model that supplied paths or roles of a live or captured node
     pub supplied_by: Option<String>,
@@ -191,9 +191,9 @@ impl Topology {
         nodes.map(|node| node.os_index).collect()
     }
 
-    /// The NUMA node of a PCI function: `numa_node` of it or of a bridge above, else the one node
-    /// that has its local CPUs, else the only node. The last rule excludes invented addresses: a
-    /// text without addresses lists only NUMA nodes that devices name.
+    /// The NUMA node of a PCI function: `numa_node` of it or a bridge above, else the only NUMA
+    /// node with CPUs of `local_cpus`, else the machine's only NUMA node. The last rule excludes
+    /// invented addresses: a text without addresses lists only NUMA nodes that devices name.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -252,7 +252,8 @@ impl Topology {
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
-    /// libibverbs finds no such NIC (rdma-core, libibverbs/device.c). Descriptions may name no uverbs.
+    /// True if only other NICs have `uverbs`: libibverbs does not find `nic` (rdma-core,
+    /// libibverbs/device.c). A topology file may name no uverbs.
     pub fn lacks_verbs(&self, nic: &Nic) -> bool {
         nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
     }
@@ -278,7 +279,7 @@ impl Topology {
         };
         let card = function.address.card();
         let shares_card = |other: &&Nic| {
-            // the cheap comparison first, since every step compares all pairs of NICs
+            // the cheap comparison first, because every step compares all pairs of NICs
             let address = other.address.filter(|address| address.card() == card);
             let function = address.and_then(|address| self.pci.get(address));
             let mut ports = other.ports.iter();

@@ -1,5 +1,3 @@
-//! PCIe links: speed, width and bandwidth.
-
 use super::text::serde_as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,7 +5,7 @@ use std::str::FromStr;
 
 /// Most lanes of a PCIe link: Link Status has six bits for "Negotiated Link Width".
 pub const MAX_WIDTH: u32 = 63;
-/// Most tenths of GT/s per lane: eight times PCIe 7.0; times [`MAX_WIDTH`] it does not overflow.
+/// Most tenths of GT/s per lane: 8 times PCIe 7.0's; times [`MAX_WIDTH`] it does not overflow.
 pub const MAX_TENTHS_GT: u32 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

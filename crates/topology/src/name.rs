@@ -1,5 +1,3 @@
-//! Device names.
-
 use super::text::serde_as_text;
 use std::borrow::Borrow;
 use std::fmt;

@@ -33,7 +33,7 @@ impl fmt::Display for BadNetwork {
 }
 
 impl Network {
-    /// The network of an address with a prefix of 0 to 32 bits.
+    /// `None` for more than 32 bits.
     pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }
@@ -143,7 +143,7 @@ impl SubnetPrefix {
 }
 
 impl fmt::Display for SubnetPrefix {
-    /// The first half of a GID in the kernel's form, `fe80:0000:0000:0001`.
+    /// `fe80:0000:0000:0001`, as in the kernel's GIDs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d] = [48, 32, 16, 0].map(|shift| self.0 >> shift & 0xffff);
         write!(f, "{a:04x}:{b:04x}:{c:04x}:{d:04x}")

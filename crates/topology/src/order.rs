@@ -1,8 +1,8 @@
 //! One sort for all types.
 //!
 //! The compiler makes std's sort anew for each type and key: 7 KiB of machine code, fifty times in
-//! the plugin, which every slurmd maps. Here one function sorts positions, then swaps move the
-//! elements. The solver keeps std's sort for lists of numbers in a loop.
+//! the plugin, which every slurmd maps. [`Order`] sorts positions by one function for all types,
+//! then swaps the elements. The solver keeps std's sort for lists of numbers in a loop.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -67,7 +67,8 @@ impl Ascent {
         self.host
     }
 
-    /// Bridges above the function, nearest first, without the two ports inside a doubled switch.
+    /// Bridges above the function, nearest first. If a large switch appears as two, one behind the
+    /// other, the two ports between them are left out.
     pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
         let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
         let bridges = self.bridges.iter().enumerate();
@@ -76,7 +77,7 @@ impl Ascent {
             .map(|(_, &bridge)| bridge)
     }
 
-    /// True if the nearest `count` bridges are at most one switch's ports.
+    /// True if the nearest `count` bridges, without those inside a merged switch, are at most one.
     fn is_one_switch(&self, count: usize) -> bool {
         let parts = self.parts.iter().filter(|&&at| at < count).count();
         count - 2 * parts <= 1
@@ -169,12 +170,11 @@ impl Topology {
     }
 }
 
-/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s. A link's limit is that of its
-/// slower end.
+/// Speed limits of a GPU card's links, nearest first, in tenths of GT/s. The slower end limits
+/// a link. On a card with a switch, the link above the switch counts too.
 ///
-/// The current speed would mislead: GPUs idle when a step begins (nvidia-smi's manual, "PCI": "may be
-/// reduced when the GPU is not in use"). On a card with its own switch, the link above the
-/// switch is the GPU's too.
+/// The current speed would mislead: GPUs idle when a step begins (nvidia-smi's manual, "PCI": "may
+/// be reduced when the GPU is not in use").
 fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     let is_own = |(at, pair): &(usize, &[&PciFunction])| {
         *at == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
@@ -198,7 +198,7 @@ fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
 fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_part = false;
-    // from the host bridge down, since a switch that has parts is no part itself
+    // from the host bridge down, because a switch that has parts is no part itself
     for switch in (1..bridges.len() / 2).rev() {
         let at = 2 * switch - 1;
         let whole = broadcom_generation(bridges[at + 2], 0);

@@ -1,5 +1,3 @@
-//! PCI functions, and the bridges and links above them.
-
 use super::bitmap::CpuSet;
 use super::link::PcieLink;
 use super::text::{self, hex, serde_as_text};
@@ -211,8 +209,8 @@ serde_as_text!(
 );
 
 /// A PCI function: a GPU, a NIC, or a bridge above one.
-// serde's `remote` derives functions; file/function.rs has the traits, which also read lines of
-// text
+// serde's `remote` derives inherent functions; file/function.rs implements the traits, which also
+// read lines of text
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {
@@ -236,7 +234,7 @@ pub struct PciFunction {
     pub link: PcieLink,
     /// a virtual function's physical function
     pub physfn: Option<PciAddress>,
-    /// `sriov_numvfs` of a NIC's physical function; `None` for none
+    /// `sriov_numvfs` of a NIC's physical function; `None` for 0
     pub vfs: Option<u32>,
     /// `iommu_group/type`: `identity` leaves DMA untranslated, `DMA` and `DMA-FQ` translate it
     pub iommu: Option<String>,
@@ -269,7 +267,8 @@ pub struct PciTree {
 }
 
 impl PciTree {
-    /// Most bridges above one function; MI300X behind doubled switches, the deepest known, has 7.
+    /// Most bridges above one function; MI300X, the deepest known, has 7 below a Broadcom switch
+    /// that appears as two.
     pub const MAX_DEPTH: usize = 32;
 
     pub(crate) fn of(mut functions: Vec<PciFunction>) -> PciTree {

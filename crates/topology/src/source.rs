@@ -1,5 +1,3 @@
-//! The source of a node, and the facts to read.
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
     /// this system's `/sys` and `/proc`

@@ -1,16 +1,16 @@
 //! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
 //!
-//! No task knows another task's GPUs or waits for another task. A task's cores follow from facts
-//! that all tasks of the step share: the topology, slurmd's masks and Slurm's rule for GPUs. A
-//! task's own GPUs only choose among its parts of the NUMA nodes; no two tasks share a part.
+//! A task's cores follow from facts that are equal in all tasks of the step: the topology, slurmd's
+//! masks and Slurm's rule for GPUs. A task's own GPUs only choose among its parts of the NUMA
+//! nodes; no two tasks share a part.
 
 use super::near::{LeastShares, even_parts, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// The task's private CPUs and their origin: on `near` if the task gets cores there and all tasks
-/// keep their shares. An error is the same in all tasks.
+/// The task's private CPUs, on `near` if the task gets cores there and all tasks keep their shares,
+/// and a text on their origin. All tasks of the step get the same error.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -35,8 +35,8 @@ pub(super) fn own_cores(
     }
 }
 
-/// The number of cores on `cpus` for the task's threads: all its private cores, else an even share;
-/// `None` if the number of tasks is unknown.
+/// The number of cores of `cpus` for the task's threads: at most its private or bound cores, else
+/// an even share of the step's; `None` if the number of tasks is unknown.
 pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = node.cores();
     if cores.is_empty() {
@@ -55,7 +55,6 @@ pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) 
     Some(own.min(count(cpus)).max(1))
 }
 
-/// The step's cores on this node, the same for all tasks.
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
     /// `[core]`: its threads in the step
@@ -182,7 +181,6 @@ const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c
 
 const LESS: &str = "cores of its own would be less than a task's share of the step's CPUs";
 
-/// The reason if the number of processes on the CPUs is unknown.
 pub(crate) const UNCOUNTED: &str =
     "nobody says how many processes share these CPUs, which `--local-size` would";
 

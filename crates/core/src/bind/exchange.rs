@@ -6,7 +6,7 @@
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
 
-/// `[task]`: the task whose mask it takes; itself without an exchange.
+/// `[task]`: the task whose mask it takes; its own id without an exchange.
 pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
     let mut takes: Vec<usize> = (0..tasks.len()).collect();
     if tasks.share_one_mask() {

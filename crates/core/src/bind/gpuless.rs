@@ -5,7 +5,7 @@
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// The task's part of the step's NUMA nodes; the error is the reason for none.
+/// The task's part of the step's NUMA nodes if the user `asked` for one; the error says why not.
 pub(super) fn nodes(
     node: &Topology,
     step: &Step,
@@ -33,8 +33,8 @@ pub(super) fn nodes(
     Err(format!("no GPU to be near to{why}"))
 }
 
-/// `[task]`: its NUMA nodes, by facts that all tasks share.  `None` if the step has GPUs, one task
-/// or one NUMA node here, if the masks differ, or if the number of tasks is unknown.
+/// `[task]`: its NUMA nodes, by facts that are equal in all tasks. `None` if the step has GPUs, one
+/// task or one NUMA node here, if the masks differ, or if the number of tasks is unknown.
 pub(super) fn node_parts(node: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let is_shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = node.nodes_of(&task.step_cpus);

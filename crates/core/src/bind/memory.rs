@@ -11,11 +11,11 @@ use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 use crate::topology::{CpuSet, NodeSet};
 
-/// The nodes that the task's cpuset and present policy allow; empty keeps the present policy.
+/// The part of `nodes` that the task's cpuset and present policy allow; empty keeps that policy.
 ///
 /// Another program's policy stays, since a site's wrapper around slurmd or an earlier plugin set it
-/// on purpose. Our own policy may only lose nodes. Nodes outside the cpuset give no memory; if the
-/// cpuset is unknown, the kernel accepts or refuses the nodes.
+/// on purpose. A policy that this plugin set may only lose nodes. Nodes outside the cpuset give no
+/// memory; if the cpuset is unknown, the kernel accepts or refuses the nodes.
 pub(super) fn limited(nodes: NodeSet, memory: &Memory, notes: &mut Notes) -> NodeSet {
     let allowed = memory.allowed.as_ref().unwrap_or(&nodes);
     let left = nodes.intersection(allowed);
@@ -43,7 +43,7 @@ pub(super) fn limited(nodes: NodeSet, memory: &Memory, notes: &mut Notes) -> Nod
     NodeSet::new()
 }
 
-/// The nodes and the reason; the error is the reason why the policy stays.
+/// The NUMA nodes of the new policy, and the reason; the error says why the present policy stays.
 pub(super) fn decided(
     situation: &Situation,
     near: &Result<NearNodes, String>,

@@ -1,7 +1,7 @@
 //! A task's CPUs and memory, never beyond Slurm's grant to the step.
 //!
-//! By default ([`Bind::Auto`]) tasks move near their GPUs as far as every task of the step keeps
-//! its share of the step's CPUs (`near`). Memory follows the CPUs (`memory`).
+//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as every task of the step keeps its
+//! share of the step's CPUs (`near`). Memory follows the CPUs (`memory`).
 
 mod cores;
 mod exchange;
@@ -30,7 +30,7 @@ pub(crate) struct Situation<'a> {
     pub wish: &'a Wish,
 }
 
-/// The CPUs to move to, if any, and the reason.
+/// The task's new CPUs, `None` to keep its CPUs, and the reason.
 type Decided = (Option<CpuSet>, String);
 
 fn far(notes: &mut Notes, why: String) -> Decided {
@@ -97,7 +97,7 @@ pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
 
 struct NearNodes {
     nodes: NodeSet,
-    /// true for the nodes of the task's GPUs, false for its part of the step's nodes
+    /// true: NUMA nodes of the task's GPUs; false: a part of the step's ([`gpuless::nodes`])
     of_gpus: bool,
 }
 
@@ -115,7 +115,7 @@ impl NearNodes {
         format!("{}, {why}", numa_nodes(&self.nodes))
     }
 
-    /// The reason if the GPUs are on several NUMA nodes.
+    /// The reason not to move if the GPUs are on several NUMA nodes.
     fn span(&self) -> Option<String> {
         (self.of_gpus && self.nodes.len() > 1)
             .then(|| format!("its GPUs span NUMA nodes {}", self.nodes))
@@ -140,15 +140,15 @@ fn stays_by_memory(how: &str) -> String {
     format!("{}, and it stays by its memory", asked_for("mem-bind", how))
 }
 
-/// An error if the program binds itself.
+/// An error if the program binds its processes itself.
 fn bound_by_program(step: &Step) -> Result<(), String> {
     let binds = |binder| Err(format!("`{binder}` binds the program"));
     step.binder.map_or(Ok(()), binds)
 }
 
 impl Situation<'_> {
-    /// The NUMA nodes of the task's GPUs, or without GPUs its part of the step's nodes; the error
-    /// is the reason for none.
+    /// The NUMA nodes of the task's GPUs; for a task without GPUs, its part of the step's NUMA
+    /// nodes. The error says why there are none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
         let (node, wish) = (self.topology, self.wish);
         if !node.provenance.is_this_system() && !wish.admin.trust_topology {
@@ -166,7 +166,7 @@ impl Situation<'_> {
         Ok(NearNodes { nodes, of_gpus })
     }
 
-    /// The near NUMA nodes, if the task may move; the error says why its CPUs stay.
+    /// `near` if the task may move, else the reason why its CPUs stay.
     fn movable<'n>(&self, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
         let (step, bind) = (self.step, self.wish.bind);
         if let Some(how) = self.users_binding() {
@@ -191,7 +191,7 @@ impl Situation<'_> {
         if bind == Bind::Auto {
             return Ok(near);
         }
-        // `bind=core` lets several tasks span NUMA nodes, since a launcher's ranks with unknown
+        // `bind=core` accepts several NUMA nodes for several tasks: a launcher's ranks with unknown
         // GPUs divide the cores
         if bind == Bind::Numa || step.tasks_here() == 1 {
             near.span().map_or(Ok(()), Err)?;
@@ -202,9 +202,9 @@ impl Situation<'_> {
         Ok(near)
     }
 
-    /// The user's or a launcher's binding. `--cpu-bind=none` gives way to the user's `bind=`, since
-    /// engines set it for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
-    /// examples/wide_ep/slurm_scripts).
+    /// The user's or a launcher's binding. `--cpu-bind=none` gives way to the user's `bind=` and
+    /// the admin's `none-is=unbound`, since engines set `SLURM_CPU_BIND=none` for all tasks
+    /// (TensorRT-LLM's examples/wide_ep/slurm_scripts).
     fn users_binding(&self) -> Option<&String> {
         let over_none = self.wish.bind_by_user || self.wish.admin.none_is_unbound;
         let gives_way = over_none && self.step.starter == Starter::Slurm;
@@ -230,7 +230,7 @@ impl Situation<'_> {
         (Some(cpus), format!("{verb} {place}"))
     }
 
-    /// `bind=auto`: as near as possible while all tasks of the step keep their shares.
+    /// `bind=auto`: the nearest CPUs with which all tasks of the step keep their shares.
     fn by_shares(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let ladder = Ladder::around(node, &near.nodes);
@@ -268,8 +268,8 @@ impl Situation<'_> {
         self.moved(cpus, &place)
     }
 
-    /// The task's mask, computed from facts that all tasks of the step share; the error is the
-    /// reason why these facts do not suffice.
+    /// The task's new mask, from facts that are equal in all tasks of the step; the error says why
+    /// these facts do not suffice.
     fn mask_by_shares(
         &self,
         near: &NearNodes,
@@ -303,7 +303,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the other tasks compute by Slurm's rule, and leave this task the mask of that rule
+        // the other tasks assume Slurm's rule for GPUs, and leave this task the mask by that rule
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),
@@ -311,7 +311,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The most tasks that can have GPUs on these NUMA nodes; `None` if tasks may share a GPU.
+    /// The largest possible number of tasks with GPUs on `nodes`; `None` if tasks may share a GPU.
     fn most_with_gpus_on(&self, nodes: &NodeSet) -> Option<usize> {
         let (node, gpus) = (self.topology, self.gpus);
         if gpus.is_empty() || !have_own_gpus(self.task) {
@@ -326,7 +326,7 @@ impl Situation<'_> {
         Some(counts.into_iter().max()? / gpus.len())
     }
 
-    /// Keeps a far mask, and names a remedy. `unlike`: the error of `mask_by_shares`.
+    /// Keeps far CPUs; the reason names a remedy. `unlike`: the error of `mask_by_shares`.
     fn far(
         &self,
         near: &NearNodes,
@@ -379,7 +379,7 @@ impl Situation<'_> {
         far(notes, why)
     }
 
-    /// `bind=core`: private cores if the step's can be divided, else as `bind=auto`.
+    /// `bind=core`: private cores if the step's cores can be divided, else as `bind=auto`.
     fn by_cores(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, task) = (self.topology, self.task);
         let (cpus, how) = match cores::own_cores(node, self.step, task, &near.nodes) {
@@ -412,7 +412,8 @@ impl Situation<'_> {
         ((!is_own).then_some(cpus), why)
     }
 
-    /// `bind=numa`: the task's CPUs on the near NUMA nodes; if it has none there, the step's.
+    /// `bind=numa`: the task's CPUs on the near NUMA nodes, or the step's if the task has none
+    /// there.
     fn on_nodes(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let near_cpus = node.cpus_of(&near.nodes);

@@ -1,11 +1,11 @@
 //! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
-//! A task's share of CPUs and of cores is its share of Slurm's masks, or its `-c` if less. Without
+//! A task's share of CPUs and of cores is its share by Slurm's masks, or its `-c` if less. Without
 //! this rule, four tasks of four CPUs each would all move to the one free core near their GPUs.
 //!
-//! Tasks share masks by default, since private slices cost helper threads some per cent. On a NUMA
-//! node's shared mask tasks lose nothing while all compute, but up to half of their speed if one
-//! task wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906). Sites
+//! Tasks share masks by default, since private slices cost helper threads some per cent. The mask
+//! of a NUMA node costs nothing while all tasks compute, but up to half of a task's speed if it
+//! wants all cores while the others wait (docs/figures.md; meta-pytorch/torchcomms#2906). Sites
 //! with such programs use `bind=none` or `rollout=`. No task's private CPUs shrink below its `-c`.
 
 use super::exchange::exchanged;
@@ -18,10 +18,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The shares of CPUs and of cores that each task keeps.
+/// The shares of CPUs and of cores that each task must keep.
 pub(super) struct LeastShares {
     cores: Vec<CpuSet>,
-    /// `[task]`: its share by Slurm's masks
+    /// `[task]`: its shares of CPUs and of cores by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
     /// `[task]`: the lesser of `by_slurm` and its `-c`
     least: Vec<[u64; 2]>,
@@ -48,21 +48,21 @@ impl LeastShares {
         shares
     }
 
-    /// `[task]`: its shares by these masks.
+    /// `[task]`: its shares of CPUs and of cores by `masks`.
     fn of(&self, masks: &[CpuSet]) -> Vec<[u64; 2]> {
         let in_cores: Vec<CpuSet> = masks.iter().map(|mask| self.in_cores(mask)).collect();
         let shares = fair(masks).into_iter().zip(fair(&in_cores));
         shares.map(Into::into).collect()
     }
 
-    /// True if these masks keep every task's least shares.
+    /// True if `masks` give every task its least shares.
     pub fn are_kept(&self, masks: &[CpuSet]) -> bool {
         let shares = self.of(masks);
         let mut both = shares.iter().zip(&self.least);
         both.all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
-    /// True if these CPUs and their cores suffice for the sum of these tasks' least shares.
+    /// True if `cpus` and their cores suffice for the sum of the least shares of tasks `ids`.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
         let least = ids.into_iter().map(|id| self.least[id]);
         let [all, cores] = least.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
@@ -85,13 +85,12 @@ impl LeastShares {
     }
 }
 
-/// A task that may come nearer to its GPUs.
 struct Mover<'t> {
     id: usize,
     gpu_nodes: &'t NodeSet,
-    /// the step's CPUs on each rung around these NUMA nodes, nearest first
+    /// the step's CPUs on each rung of the [`Ladder`] around `gpu_nodes`, nearest first
     regions: Rc<[CpuSet]>,
-    /// index of the smallest region that holds its mask
+    /// index of the smallest region that holds the task's mask
     here: usize,
     /// index of the region to reach; `here` to stay
     target: usize,
@@ -103,7 +102,7 @@ impl Mover<'_> {
     }
 }
 
-/// `[task]`: its mask. Every task computes the same.
+/// `[task]`: its new mask; all tasks of the step compute the same list.
 pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
     let shares = LeastShares::new(tasks);
     let exchanged = exchanged(tasks, &shares.by_slurm).into_iter();
@@ -146,7 +145,6 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
 
 /// The tasks with known GPUs. Each targets the nearest region, if `--mem-bind` allows that.
 fn movers<'a>(tasks: &'a StepTasks, masks: &[CpuSet]) -> Vec<Mover<'a>> {
-    // computed once for all tasks with GPUs on the same NUMA nodes
     let mut known: BTreeMap<&NodeSet, Rc<[CpuSet]>> = BTreeMap::new();
     let mover = |(id, gpu_nodes): (usize, &'a NodeSet)| {
         let regions = known.entry(gpu_nodes).or_insert_with(|| {
@@ -183,7 +181,8 @@ impl<'a> Moves<'a, '_> {
         self.movers.iter().filter(|mover| mover.target < mover.here)
     }
 
-    /// The moving tasks by region, farthest first, since tasks there gain least and give way first.
+    /// The moving tasks, grouped by region, the farthest region first: its tasks gain least, and
+    /// give way first.
     fn by_region(&self) -> Vec<Vec<&Mover<'a>>> {
         let mut groups: Vec<Vec<&Mover>> = Vec::new();
         for mover in self.moving() {
@@ -244,7 +243,7 @@ impl<'a> Moves<'a, '_> {
         }
         for (at, mover) in group.iter().enumerate() {
             let near = |part: usize| parts[part].intersection(&mover.regions[0]).len();
-            // of equally near parts the first, so that the order stays without a gain
+            // of equally near parts the first, so that parts change hands only for a gain
             let best = (at..count)
                 .max_by_key(|&part| (near(part), Reverse(part)))
                 .unwrap_or(at);
@@ -253,8 +252,8 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that must move less if these masks do not keep all shares: the last ones in the
-    /// smallest overfull region, else the group without which all other tasks keep their shares.
+    /// The tasks that must move less if `masks` do not keep all shares: the `last_ones` in the
+    /// smallest overfull region, else the farthest group without whose moves all shares are kept.
     fn in_the_way(&self, before: &[CpuSet], masks: &[CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -278,8 +277,8 @@ impl<'a> Moves<'a, '_> {
         group.into_iter().flatten().map(|mover| mover.id).collect()
     }
 
-    /// The last of the tasks with the farthest target: as many as must leave until the region holds
-    /// the shares of the rest.
+    /// Of the movers with the farthest target the last by task id, as many as must leave until
+    /// `region` holds the shares of the rest of `inside`.
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
@@ -304,9 +303,10 @@ pub(super) fn even_parts(cores: &[CpuSet], count: usize) -> Vec<CpuSet> {
         .collect()
 }
 
-/// A task's mask if other tasks' GPUs are unknown: the nearest CPUs that hold the shares of all
-/// tasks that may use them, else its own. `most_near`: the most tasks, this one included, with GPUs
-/// on the given NUMA nodes.
+/// A task's mask if the other tasks' GPUs are unknown: the nearest CPUs with room for the least
+/// shares of all tasks that may run there, or the task's present mask if no nearer CPUs have room.
+/// `most_near`: the largest possible number of tasks with GPUs on the given NUMA nodes, this task
+/// included.
 pub(super) fn near_mask(
     tasks: &StepTasks,
     id: usize,
@@ -327,7 +327,7 @@ pub(super) fn near_mask(
         if tasks.are_private() && shares.fit(&part, [id]) {
             return part;
         }
-        // a task whose mask overlaps may stay, and any other task may come
+        // tasks whose masks overlap `near` may stay, and other tasks may come
         let mut there: Vec<usize> = (0..tasks.len()).collect();
         there.retain(|&other| {
             !tasks.share_one_mask() && other != id && tasks.mask(other).intersects(&near)

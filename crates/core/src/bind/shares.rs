@@ -1,4 +1,4 @@
-//! The max-min fair share of the CPUs that each task of a step has when all run.
+//! Max-min fair shares: the CPUs that each task of a step has while all tasks run.
 //!
 //! A task with a smaller share is worse off, whatever its mask: eight tasks on one mask of eight
 //! CPUs have one CPU each.
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// more than 1.
 pub(super) const ONE: u64 = 1 << 20;
 
-/// `[task]`: its share in parts of [`ONE`].
+/// `[task]`: its share, [`ONE`] for each CPU.
 pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
     // tasks with equal masks have equal shares
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
@@ -25,7 +25,7 @@ pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
     masks.iter().map(share).collect()
 }
 
-/// `[group]`: the share of each task; a group is a mask and its number of tasks.
+/// `[group]`: the share of each of its tasks; a group is a mask and its number of tasks.
 fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     let share = |cpus: usize, tasks: usize| cpus as u64 * ONE / tasks as u64;
     let all = union(groups.iter().map(|(mask, _)| *mask));
@@ -41,8 +41,8 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups with the least share: first all open ones, then the ones that starve at the
-        // share found (Dinkelbach's iteration)
+        // the groups with the least share: first all open groups, then the groups that starve at
+        // the share found (Dinkelbach's iteration)
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -65,10 +65,10 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     }
 }
 
-/// CPUs in the masks of the same groups. A node has few classes, even with many CPUs.
+/// The CPUs in the masks of exactly these groups. A node has few classes, even with many CPUs.
 struct Class {
     groups: Vec<usize>,
-    /// CPUs that no group has yet
+    /// number of CPUs that no group has yet
     cpus: usize,
 }
 
@@ -122,16 +122,16 @@ fn starved(
     starved.into_iter().collect()
 }
 
-/// Parts of CPUs that flow to groups.
 struct Flow<'c> {
     classes: &'c [Class],
     /// `[class]`: parts that no group has
     free: Vec<usize>,
-    /// `[class]`: the parts of each group
+    /// `[class]`: each group's parts of its CPUs
     used: Vec<BTreeMap<usize, usize>>,
 }
 
-/// A group of the search; the class whose parts it would give up, and its taker's position.
+/// A group of the search, the class of which it would give up parts, and the position of the group
+/// that takes them.
 type Reached = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {
@@ -139,7 +139,6 @@ impl Flow<'_> {
     /// Karp), and returns the number given. The error: all groups that the search reached, without
     /// a free part.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
-        // in the order of the search
         let mut reached: Vec<Reached> = vec![(group, None)];
         let mut place = 0;
         while let Some(&(group, _)) = reached.get(place) {

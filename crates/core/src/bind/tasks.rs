@@ -1,8 +1,7 @@
-//! Facts that all tasks of a step on this node share: their number, masks and `-c`, and their GPUs'
-//! NUMA nodes if Slurm's rule gives them.
+//! Facts that are equal in all tasks of a step on this node: their number, masks and `-c`, and
+//! their GPUs' NUMA nodes if Slurm's rule gives them.
 //!
-//! Each task decides alone, without waiting. All tasks compute from the same facts, so their
-//! decisions agree.
+//! Each task decides alone, without waiting; decisions from the same facts agree.
 
 use super::gpuless;
 use crate::gpus;
@@ -11,16 +10,15 @@ use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 use std::borrow::Borrow;
 
-/// The most tasks with different masks that we move; more tasks keep Slurm's masks. A node has
-/// fewer tasks with private GPUs.
+/// A step with more tasks here keeps Slurm's masks if they differ. Tasks with private GPUs are
+/// always fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
     pub node: &'t Topology,
     step: &'t Step,
-    /// Slurm's masks: one if all are equal, the step's CPUs if Slurm bound no task
+    /// Slurm's masks, only one if all are equal; this task's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
-    /// hardware threads that each task asked for (`-c`)
     pub asked: Option<usize>,
     /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are unknown
     pub gpu_nodes: Vec<Option<NodeSet>>,
@@ -91,7 +89,7 @@ impl<'t> StepTasks<'t> {
     }
 
     /// True if masks may split cores that were not read, and the step may lack threads of some
-    /// cores. A task alone on a core would then exchange masks with a task that shares one.
+    /// cores. A task alone on a core could then exchange masks with a task that shares its core.
     pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
@@ -103,7 +101,7 @@ impl<'t> StepTasks<'t> {
             && !self.step.counted.is_some_and(have_all)
     }
 
-    /// True if each task has CPUs, none of them another's.
+    /// True if each task has CPUs, and no CPU is in two masks.
     pub fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         self.masks.len() == self.len()
@@ -114,13 +112,13 @@ impl<'t> StepTasks<'t> {
     /// True if the memory binding lets a task with this mask run on these CPUs.
     ///
     /// Under `--mem-bind` the CPUs must be on the mask's NUMA nodes, since other tasks' memory
-    /// nodes are unknown: even `local` can mean one of a mask's two (Slurm's
+    /// nodes are unknown: even `local` can mean one of a mask's two nodes (Slurm's
     /// src/plugins/task/affinity/numa.c, `get_memset`).
     pub fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
     }
 
-    /// The CPUs' mean distance from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
+    /// The CPUs' mean distance from the nearest node of `near`, in hundredths (ACPI SLIT: 10 is
     /// local). Unknown distances count 20, the kernel's default (include/linux/topology.h,
     /// `REMOTE_DISTANCE`).
     pub fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
@@ -145,10 +143,10 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
 
 /// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts cores if the node's `CPUs=` does, under `--ntasks-per-core=1`, and under
+/// Slurm's `-c` counts cores if slurm.conf's `CPUs=` does, under `--ntasks-per-core=1`, and under
 /// 22.05's `--hint=compute_bound`; a task then has all threads of each core. We assume cores unless
-/// Slurm's count of the step's cores proves threads, since too large a share does less harm than
-/// too small a one.
+/// Slurm's count of the step's cores proves threads, since too large a share harms less than too
+/// small a one.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -168,7 +166,7 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     })
 }
 
-/// True if no two tasks share a GPU (`--gpus-per-task`).
+/// True if no two tasks share a GPU (`--gpus-per-task`, `gpu=local-id`).
 pub(super) fn have_own_gpus(task: &Task) -> bool {
     let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
     task.gpus_by_local_id().is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
@@ -227,7 +225,7 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
 
 /// The GPUs of `SLURM_STEP_GPUS`, in each order that the list may have.
 ///
-/// If tasks may open all GPUs, the order is the runtime's, as in this task's variables. Under a
+/// If tasks may open all GPUs, the order is the GPU runtime's, as in this task's variables. Under a
 /// device cgroup the order is that of gres.conf, which is not read: by device files or, with
 /// AutoDetect=nvml, by PCI addresses.
 fn gpu_orders(

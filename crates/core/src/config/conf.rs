@@ -75,7 +75,8 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// A malformed line yields a refusal at `path:number`, on all nodes. An error refuses the file.
+    /// A malformed line yields a diagnostic at `path:number` that refuses steps on all nodes. `Err`
+    /// refuses the file.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -98,17 +99,14 @@ impl Conf {
         Ok((conf, findings))
     }
 
-    /// True if any line has `NodeName=`.
     pub fn names_nodes(&self) -> bool {
         self.lines.iter().any(|line| line.nodes.is_some())
     }
 
-    /// True if any line has `PartitionName=`.
     pub fn names_partitions(&self) -> bool {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// The audience's lines that apply to this node and partition.
     pub fn lines_for<'c>(
         &'c self,
         audience: Audience,

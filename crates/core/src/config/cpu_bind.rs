@@ -2,8 +2,8 @@
 //!
 //! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/slurm_opt.c,
 //! `verify_hint`; src/srun/libsrun/opt.c). Half of the sites have `--hint=nomultithread` in their
-//! templates; the hint chooses no CPUs. A moved task keeps its hint: the step's masks, which bound
-//! the move, have one thread of each core.
+//! templates; the hint is no user's choice of CPUs. A task that we move keeps the hint: moves stay
+//! in the step's masks, which have one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
 //! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
@@ -39,8 +39,8 @@ const IMPLIED: &str = "implied";
 /// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
 /// The user named a binding for some component of a heterogeneous job. Earlier components lack
-/// [`TYPE`], but for the one whose launch thread starts first (src/srun/srun.c, `_launch_one_app`;
-/// the same from 22.05 to 26.05).
+/// [`TYPE`], except the component whose launch thread starts first (src/srun/srun.c,
+/// `_launch_one_app`; the same from 22.05 to 26.05).
 pub const OF_COMPONENT: &str = "component";
 
 /// The type of binding: slurmstepd has srun's value, a task has slurmd's.
@@ -102,7 +102,8 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
 
 /// [`VARIABLE`]'s value by srun's arguments and variables; `None` if the node's variables suffice.
 ///
-/// The program's arguments count as srun's: a false match costs a move, but hides no choice.
+/// The program's arguments count as srun's: a false match only prevents a move, and no choice is
+/// missed.
 pub fn word_of_srun(
     arguments: &[String],
     are_several: bool,
@@ -129,8 +130,8 @@ pub fn word_of_srun(
         true => Some(CHOSEN),
         false if are_several => Some(UNNAMED),
         false if counts_nodes => Some(IMPLIED),
-        // an outer step's: slurmd sets several variables in a task, of which an inner srun reads
-        // only READ_BY_SRUN, and passes the rest on (src/common/env.c, `setup_env`)
+        // TYPE is an outer step's if the user unset READ_BY_SRUN: slurmd sets both in a task, and
+        // an inner srun reads only READ_BY_SRUN, and passes TYPE on (src/common/env.c, `setup_env`)
         false => (set(TYPE).is_some() && set(READ_BY_SRUN).is_none()).then_some(UNNAMED),
     }
 }

@@ -74,7 +74,7 @@ impl Wish {
     }
 }
 
-/// True if srun prefers the variable to the option of its sbatch or salloc: the value is valid and
+/// True if srun prefers `variable` to the option given to sbatch or salloc: the value is valid and
 /// differs from `before`, the value at submission.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();

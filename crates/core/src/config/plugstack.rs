@@ -1,8 +1,8 @@
 //! The admin's arguments, from plugstack.conf and the configuration file.
 //!
 //! Precedence, lowest first: plugstack.conf, then the file's lines for the cluster, nodes,
-//! partitions. The file overrides plugstack.conf since the file is the node's own: Slurm can send
-//! one plugstack.conf to all nodes (slurm.conf(5), "Configless").
+//! partitions. The file overrides plugstack.conf because the file can differ by node: Slurm can
+//! send one plugstack.conf to all nodes (slurm.conf(5), "Configless").
 
 use super::conf::{Audience, Conf};
 use super::options::{self, ARGUMENTS, AdminLevel};
@@ -142,7 +142,8 @@ impl Admin {
         }
     }
 
-    /// Parses an argument that the tool has as an option.
+    /// Takes one argument given outside plugstack.conf: an option of `nic-placement`, or one of the
+    /// C API's `arguments`. `Ok` may hold a warning.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
         // continue the lists of earlier arguments
@@ -286,7 +287,7 @@ impl Admin {
     }
 }
 
-/// Adds NICs to a list. A layer's first argument replaces the list of earlier layers.
+/// Adds NICs to a list. A layer's first argument replaces the list of lower layers.
 fn take_patterns(
     list: &mut Vec<Pattern>,
     name: &str,

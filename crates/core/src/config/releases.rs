@@ -36,7 +36,6 @@ pub const RELEASES: [Release; 9] = [
     release(46, 26, 11),
 ];
 
-/// The release whose `slurm_api_version()` is `version`.
 pub fn of_api_version(version: i64) -> Option<&'static Release> {
     RELEASES.iter().find(|release| release.api == version >> 16)
 }

@@ -6,7 +6,7 @@ use crate::topology::{GpuIndex, Topology};
 
 /// NVIDIA's list; HIP reads it if [`HIP`] is empty.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
-/// `PCI_BUS_ID`; by default CUDA lists the fastest GPU first.
+/// `PCI_BUS_ID` means PCI order; by default CUDA lists the fastest GPU first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
@@ -22,7 +22,7 @@ pub(super) struct Listed {
     pub gpus: Vec<GpuIndex>,
     /// true if a UUID named a GPU
     pub by_uuid: bool,
-    /// UUIDs unknown on the node that a GPU may have
+    /// UUIDs that the node does not know, but a GPU may have
     pub unknown: Vec<String>,
     /// true if a too high number ended the list
     pub out_of_range: bool,
@@ -68,8 +68,8 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
         .filter(|uuid| uuid.starts_with("GPU-"))
 }
 
-/// True for a UUID or prefix that may belong to an unlisted GPU or MIG instance. NVIDIA's driver
-/// prints a GPU's UUID once the GPU has started, and never a MIG instance's.
+/// True for a MIG instance's UUID, and a UUID or prefix that a GPU without known UUID may have.
+/// NVIDIA's driver prints a GPU's UUID only after the GPU has started, a MIG instance's never.
 fn is_unknown(node: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = || visible.iter().map(|&gpu| node.gpu(gpu).uuid.as_deref());

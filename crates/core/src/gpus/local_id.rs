@@ -1,5 +1,5 @@
-//! `gpu=local-id`: the user promises that each task uses the GPU of its local id, though it sees
-//! more.
+//! `gpu=local-id`: the user promises that each task uses the GPU of its local id, though the task
+//! sees more.
 //!
 //! Programs that choose by `SLURM_LOCALID`, such as PyTorch's and DeepSpeed's launchers, keep the
 //! promise: task k takes GPU k, even if GPUs outnumber tasks. Contrary evidence voids the promise.
@@ -47,7 +47,7 @@ pub fn by_local_id(
     }
 }
 
-/// The reason if a number may not identify one of these GPUs.
+/// The reason why a number may not identify one of `gpus`, if any.
 pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<&'static str> {
     let all = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));

@@ -4,19 +4,20 @@
 //!
 //! 1. If a device cgroup (`ConstrainDevices`) denies the task a GPU, runtimes count only the GPUs
 //!    that the task may open.
-//! 2. The vendor's variables name GPUs among these (`list`): by UUID, or by position in the
-//!    runtime's order (PCI; AMD: the compute driver's).
+//! 2. The vendor's variables name GPUs among those that the task may open (`list`): by UUID, or by
+//!    position in the runtime's order (PCI; AMD: the compute driver's).
 //! 3. An unknown name (`MIG-<uuid>`, another UUID) means the only possible GPU; else, if the cgroup
 //!    denies a GPU, all that the task may open; else none, since a wrong guess would move traffic
 //!    to a far NIC.
 //! 4. Without a variable, if the cgroup denies a GPU: all that the task may open.
-//! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets this and the variables.
+//! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets this and the vendors'
+//!    variables.
 //! 6. Else none.
 //!
-//! Slurm's per-task numbers do not count: under `ConstrainDevices` every task reports the step's
-//! first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c). `SLURM_JOB_GPUS` does not
-//! count, since sruns on all nodes inherit it from the batch script. Shards and MPS set the
-//! variables of whole GPUs, which several tasks then share.
+//! Slurm's GPU numbers for each task are no evidence: under `ConstrainDevices` every task reports
+//! the step's first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c). `SLURM_JOB_GPUS`
+//! does not count, since sruns on all nodes inherit it from the batch script. Shards and MPS set
+//! the variables of whole GPUs, which several tasks then share.
 
 mod list;
 mod local_id;
@@ -84,8 +85,8 @@ impl Sight<'_> {
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// True if the task may not open some GPU of this vendor. Another vendor does not count: Slurm
-    /// may deny its display adapter to all tasks.
+    /// True if the task may not open some GPU of this vendor. Other vendors' GPUs do not count:
+    /// Slurm may deny a display adapter to all tasks.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let mut access = self.node.gpus.iter().zip(&self.grant.access);
         access.any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
@@ -176,7 +177,7 @@ impl Sight<'_> {
         TaskGpus::new(gpus, reasons.join("; "))
     }
 
-    /// All programs read `ROCR_VISIBLE_DEVICES`; HIP's list counts among its GPUs.
+    /// All programs read `ROCR_VISIBLE_DEVICES`; HIP's numbers count ROCR's GPUs.
     fn rocm(&self) -> Option<TaskGpus> {
         let visible = self.visible(Amd);
         // HIP reads the first non-empty list; if the node has NVIDIA GPUs, CUDA's list is for them
@@ -284,8 +285,8 @@ fn counts_mig(node: &Topology) -> bool {
 /// GPUs, or UUIDs if the site chose so.
 ///
 /// We assume that Slurm lists GPUs by their device files' numbers, as with `AutoDetect=nvidia`.
-/// Else Slurm has the order of `File=` in gres.conf (Slurm's src/plugins/gres/gpu/gres_gpu.c,
-/// gpu_nvidia.c), with `AutoDetect=nvml` PCI order, which the driver's numbers need not follow.
+/// Otherwise Slurm has the order of `File=` in gres.conf (Slurm's src/plugins/gres/gpu/gres_gpu.c,
+/// gpu_nvidia.c), with `AutoDetect=nvml` PCI order, from which the files' numbers may differ.
 /// Positions are not file numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a
 /// gap.
 pub fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
@@ -332,7 +333,7 @@ pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     by_file
 }
 
-/// The kinds of GPUs if they differ, since CUDA by default lists the fastest first.
+/// The kinds of `gpus` if these differ: CUDA by default lists the fastest GPU first.
 pub fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));

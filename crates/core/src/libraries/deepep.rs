@@ -32,8 +32,9 @@ fn nic_name(query: &Query) -> Option<Answer> {
     Some(Answer::yes(first.name.to_string(), why))
 }
 
-/// Without its hybrid mode `ElasticBuffer` needs GPUs that reach every rail
-/// (csrc/kernels/backend/nccl.cu; NCCL 2.30: src/gin/gin_host.cc `ncclGetGinType`).
+/// A warning beside `NCCL_CROSS_NIC=0`: without hybrid mode DeepEP's `ElasticBuffer` needs GPUs
+/// that reach every rail (csrc/kernels/backend/nccl.cu; NCCL 2.30: src/gin/gin_host.cc
+/// `ncclGetGinType`).
 fn caveat(node: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     ours(variables, nccl::CROSS_NIC).filter(|_| has_gpu_of(node, GpuVendor::Nvidia))?;
     let text = "DeepEP's `ElasticBuffer` then needs its hybrid mode, or `EP_DISABLE_GIN=1`: else it ends in an assertion";

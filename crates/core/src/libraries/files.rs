@@ -18,7 +18,7 @@ pub struct Files {
     pub variables: &'static [&'static str],
     /// if a file sets one of these, we set none of `variables`
     pub rivals: &'static [&'static str],
-    /// false if no file can change a value; the `bool`: the node may get a list of NICs
+    /// false if no file can change a value; the `bool` is true if the node may get a list of NICs
     pub matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
@@ -119,7 +119,8 @@ impl Files {
     }
 }
 
-/// The lines with a name. Libraries read a line of `buffer` bytes or more in pieces: no value.
+/// The lines in which `pair` finds a name. A line of `buffer` bytes or more has no value: libraries
+/// read it in pieces.
 pub fn pairs<'t>(
     text: &'t str,
     buffer: usize,
@@ -136,7 +137,7 @@ pub fn pairs<'t>(
     text.lines().filter_map(line).collect()
 }
 
-/// An unknown home.
+/// The path of a home that is not known.
 pub const UNKNOWN_HOME: &str = "~";
 
 /// The byte order mark of some editors; some libraries take it for a part of the first name.
@@ -150,7 +151,7 @@ pub fn before_comment(text: &str, comment: char) -> &str {
         .unwrap_or(text)
 }
 
-/// A reader that opens each configuration file once.
+/// Opens each configuration file once.
 pub fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
     let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
     move |path| {

@@ -4,7 +4,7 @@
 //! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`). The provider searches a device's
 //! name in the whole value, so `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
 //!
-//! `FI_VERBS_DEVICE_NAME` is one name's prefix, in any case (prov/verbs/src/verbs_info.c
+//! `FI_VERBS_DEVICE_NAME` is one name's prefix, ignoring case (prov/verbs/src/verbs_info.c
 //! `vrb_init_info`). For MPI's type of endpoint the provider skips devices whose interface has no
 //! IP address (`vrb_device_has_ipoib_addr`), or is not in `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
@@ -29,14 +29,13 @@ pub const LIBRARY: Library = Library {
 
 pub const WORD: &str = "libfabric";
 
-/// Cray MPICH's rule for NICs.
 pub const NIC_POLICY: &str = "MPICH_OFI_NIC_POLICY";
 pub const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 /// The step's devices (Slurm's src/plugins/switch/hpe_slingshot).
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 pub const PROVIDER: &str = "FI_PROVIDER";
 
-/// True if `FI_PROVIDER` admits the core provider. Names match whole, in any case, with blanks;
+/// True if `FI_PROVIDER` admits the core provider. Names match whole, with blanks, ignoring case;
 /// `verbs;ofi_rxm` means `verbs`; `^` excludes all names (libfabric 2.5.1: src/fabric.c
 /// `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub fn admits_provider(filter: &str, provider: &str) -> bool {
@@ -52,7 +51,7 @@ pub(super) struct Nearest {
     pub nic: NicIndex,
     /// count of earlier GPUs with the same nearest NICs
     pub turn: usize,
-    /// true if no other NIC is as near
+    /// true if no other usable NIC is as near
     pub alone: bool,
     /// true if an unusable NIC is as near
     pub leads_astray: bool,

@@ -1,8 +1,9 @@
 //! Variables of communication libraries. Each library is a row of `LIBRARIES`, from its own file
 //! or from [`recipes`].
 //!
-//! Different `NCCL_IB_HCA` in tasks would cost NCCL seven eighths of its bandwidth, as its graph
-//! search shows. MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx` provider).
+//! Different `NCCL_IB_HCA` in a node's tasks would cost NCCL seven eighths of its bandwidth, by
+//! NCCL's graph search. MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx`
+//! provider).
 
 mod cray_mpich;
 mod deepep;
@@ -120,7 +121,7 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
 }
 
 /// The names that we set, report or read: sorted, with repeats, after empty entries. The compiler
-/// sorts, since each step spent 50,000 instructions on it.
+/// sorts: at run time this cost each step 50,000 instructions.
 pub(crate) const NAMES: [&str; 128] = {
     let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {
@@ -305,8 +306,8 @@ impl Query<'_> {
             .unwrap_or_else(|| Answer::no(STAYS))
     }
 
-    /// `answer`, unless a file sets the variable. For an answer without a value, only a report or a
-    /// strict word needs the files.
+    /// `answer`, unless a file sets the variable. An `answer` without a value needs the files only
+    /// if `judges_files`.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let has_value = answer.value.is_some();
         let is_judged = self.prepared.wish.judges_files()

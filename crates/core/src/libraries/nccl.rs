@@ -8,10 +8,10 @@
 //! backends/ib/CtranIb.cc).
 //!
 //! On isolated rails `NCCL_CROSS_NIC=0` keeps each connection on one rail ("Environment Variables";
-//! src/graph/search.cc `ncclTopoCompute`). Since 2.30.7 NCCL compares the list's rails
-//! (`mlx5_0:1:RAIL`), else pairs of card GUID and port (`ncclTopoSearchCheckNet`). Pairs differ
-//! between hosts of one NVLink domain, and two NICs of a card may share a pair. NCCL 2.5.6 to
-//! 2.30.4, and RCCL since ROCm 3.3, ignore text behind the port, and read an empty port
+//! src/graph/search.cc `ncclTopoCompute`). Since 2.30.7 NCCL compares rail numbers if the list has
+//! them (`mlx5_0:1:RAIL`), else pairs of card GUID and port (`ncclTopoSearchCheckNet`). Pairs
+//! differ between hosts of one NVLink domain, and two NICs of a card may share a pair. NCCL 2.5.6
+//! to 2.30.4, and RCCL since ROCm 3.3, ignore text behind the port, and read an empty port
 //! (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run from each release).
 //!
 //! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most. RCCL recognises
@@ -56,7 +56,7 @@ const CONF_FILE: &str = "NCCL_CONF_FILE";
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// NICs to merge: `a,b;c,d`, with or without ports.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
-/// NCCL prefers this file to the PCI bus.
+/// NCCL prefers this file's PCIe topology to the kernel's.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
 /// The user id, as in /etc/passwd.
@@ -199,7 +199,7 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
 ///
 /// A channel's slowest node sets its bandwidth (src/init.cc `initTransportsRank`). On 16 machines,
 /// with ports at half rate on one of two nodes, NCCL 2.30.7's search gives up to 75 % more without
-/// these rails under this condition, and less if NCCL sees no switches.
+/// these rails under this condition, and less than with them if NCCL sees no PCIe switches.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { node, map, .. } = query;
     if map.degraded.is_empty() {

@@ -6,8 +6,8 @@
 //!
 //! NVSHMEM 3.4 to 3.7 always reads the list, 3.8 only with `NVSHMEM_ENABLE_NIC_PE_MAPPING`
 //! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels). With this switch PEs choose by number:
-//! of N NICs and M PEs on a node, PE k gets N / M from k * N / M on, before 3.8 NIC k modulo N
-//! (`nvshmemi_setup_connections`). The number is wrong for a step with some of the GPUs or another
+//! of N NICs and M PEs on a node, PE k gets N / M NICs from number k * N / M on, before 3.8 NIC k
+//! modulo N (`nvshmemi_setup_connections`): a wrong NIC in a step with some of the GPUs or another
 //! order. Without the switch PEs wait for each other (`nvshmemi_get_devices_by_distance`), so all
 //! tasks must have the same switch. We set the switch only on request (`env=nvshmem-pe`), with a
 //! list of one NIC in every task.
@@ -46,7 +46,6 @@ const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
-/// The path of the user's file.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
 /// NVSHMEM's buffer for a line and its NUL (`nvshmemi_conf_parse_file`).

@@ -1,9 +1,10 @@
-//! Open MPI over libfabric: with `OMPI_MCA_opal_common_ofi_accelerator_rank` it takes the NIC
-//! nearest to the GPU.
+//! Open MPI over libfabric: with `OMPI_MCA_opal_common_ofi_accelerator_rank` a process takes the
+//! NIC nearest to its GPU.
 //!
-//! By default Open MPI goes by the process's CPUs. Of equally near NICs it takes the NIC of this
-//! number, modulo their count (opal/mca/common/ofi/common_ofi.c `opal_common_ofi_select_provider`,
-//! `find_nearest_provider_from_accelerator`). Releases before 6 ignore the variable.
+//! By default Open MPI takes a NIC near the process's CPUs. Of n equally near NICs Open MPI takes
+//! the NIC numbered by the variable's value modulo n (opal/mca/common/ofi/common_ofi.c
+//! `opal_common_ofi_select_provider`, `find_nearest_provider_from_accelerator`). Releases before 6
+//! ignore the variable.
 
 use super::{Answer, Library, Query, libfabric};
 

@@ -26,7 +26,7 @@ pub(super) struct Row {
 
 enum Source {
     Library(Answering),
-    /// a library that never has a value
+    /// a variable that is reported and never set
     Never(Answering),
     /// the admin's template, and its value or error if all tasks share one
     Template(Template, Option<Result<String, String>>),
@@ -50,7 +50,6 @@ impl Row {
     }
 }
 
-/// The facts for one step's answers.
 pub struct Prepared {
     pub(super) wish: Arc<Wish>,
     /// words of the program's command that change a value
@@ -58,17 +57,16 @@ pub struct Prepared {
     pub(super) rows: Vec<Row>,
     /// the marker's `node=`
     pub(super) digest: String,
-    /// the list for libraries that find NICs by themselves
+    /// the node-wide list of NICs, or the reason for none
     pub(super) list: NodeList,
-    /// UCX's part; `None` if no task gets a list
+    /// UCX's facts for all tasks; `None` if no task gets a list
     pub(super) ucx: Option<ucx::Shared>,
-    /// each GPU's Slingshot NIC
+    /// each GPU's nearest Slingshot NIC
     pub(super) slingshot: Vec<Option<Nearest>>,
-    /// each GPU's EFA device
+    /// each GPU's nearest EFA device
     pub(super) efa: Vec<Option<Nearest>>,
     /// the IP interface that leads to other nodes
     pub(super) interface: sockets::Interface,
-    /// the claims of the site's configuration files
     claimed_by_site: Vec<(&'static str, Claimed)>,
 }
 

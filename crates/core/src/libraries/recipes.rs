@@ -79,7 +79,7 @@ pub static UCCL: Library = Library {
     ..Library::NONE
 };
 
-/// Task k of a node uses entry k, by default verbs device k, possibly a storage NIC
+/// Task k of a node uses entry k, without a list verbs device k, possibly a storage NIC
 /// (microsoft/mscclpp's src/core/executor/executor.cc). Without entry k MSCCL++ throws
 /// (src/core/ib.cc `getHcaDevices`).
 pub static MSCCLPP: Library = Library {
@@ -157,7 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// Holds if the task's GPUs share their nearest NIC: MPICH takes CUDA's current or the first GPU.
+/// `Ok` if the task's GPUs share their nearest NIC: MPICH takes CUDA's current or the first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();
@@ -169,7 +169,7 @@ fn has_one_nearest(query: &Query) -> Met {
     Ok("MPICH 5.1 then takes a NIC nearest to the GPU".into())
 }
 
-/// Holds if entry k is GPU k's best NIC for every k, and the task's GPU has the task's local id. A
+/// `Ok` if entry k is GPU k's best NIC for every k, and the task's GPU has the task's local id. A
 /// task that sees several GPUs uses the GPU of its local id.
 fn has_own_entry(query: &Query) -> Met {
     let (map, seen) = (query.map, &query.task.seen);

@@ -1,6 +1,6 @@
 //! `env=sockets`: the IP interface for the bootstrap of NCCL, NVSHMEM, Gloo and TensorPipe.
 //!
-//! By default NCCL and NVSHMEM take an interface `ib*`, then the first one but `docker*` and `lo`
+//! By default NCCL and NVSHMEM take an interface `ib*`, else the first except `docker*` and `lo`
 //! (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`). Gloo and TensorPipe take the hostname's
 //! address, which can be 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp `createDefaultDevice`,
 //! tensorpipe_agent.cpp `guessAddress`). The parsers differ:
@@ -14,10 +14,10 @@
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
-//! Slurm tells a step srun's address (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11:
-//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), and in no release the node's own. In a batch job
-//! srun runs on the first node. We take the interface of the route to srun, which Slurm's traffic
-//! uses; we read only the main routing table. If srun's address is IPv6, IPv4's default route counts.
+//! Slurm gives a step srun's address (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11:
+//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release the node's. In a batch job srun
+//! runs on the first node. We take the interface of the route to srun, which Slurm's traffic uses;
+//! we read only the main routing table. If srun's address is IPv6, IPv4's default route counts.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};
@@ -49,7 +49,7 @@ pub const LIBRARY: Library = Library {
 };
 
 const NCCL: &str = "NCCL_SOCKET_IFNAME";
-/// NCCL's network; `Socket`, in any case, means IP.
+/// NCCL's network; `Socket` (ignoring case) means IP.
 const NET: &str = "NCCL_NET";
 /// An address; NCCL takes the interface on the address's network.
 const COMM_ID: &str = "NCCL_COMM_ID";

@@ -35,7 +35,6 @@ pub(super) enum Fact {
 
 use Fact::{File, Node, Task};
 
-/// The words between braces, and their facts.
 pub static FACTS: [(&str, Fact); 22] = [
     (
         "nic",
@@ -262,7 +261,6 @@ impl Template {
     }
 }
 
-/// The value, or the reason for none.
 pub fn fill(template: &str, facts: &Facts) -> Result<String, String> {
     let mut value = String::new();
     for piece in pieces(template)? {

@@ -82,10 +82,11 @@ const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
 const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 
-/// vLLM puts each worker's NIC of this map before the list (vllm/v1/executor/vllm_net_devices.py).
+/// vLLM puts each worker's NIC, by this map, before the items of `UCX_NET_DEVICES`
+/// (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 
-/// modelexpress overwrites the list with this value (0.7: modelexpress/ucx_utils.py
+/// modelexpress overwrites `UCX_NET_DEVICES` with this value (0.7: modelexpress/ucx_utils.py
 /// `apply_nic_pin_for_device`).
 const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 
@@ -116,9 +117,9 @@ pub const FILES: Files = Files {
 /// UCX's buffer for a line and its NUL (`INI_MAX_LINE`).
 const MAX_LINE: usize = 200;
 
-/// An INI file of `NAME=VALUE` or `NAME: VALUE`; white space and `;` begin a comment. An indented
-/// line is another value of the name above. A condition that names another machine ends its section
-/// (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
+/// An INI file of `NAME=VALUE` or `NAME: VALUE`; `;` after white space begins a comment. An
+/// indented line is another value of the name above. A condition that names another machine ends
+/// its section (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
 /// `ucs_config_parse_config_file_line`).
 fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
@@ -175,7 +176,6 @@ fn holds_for(value: &str, read: ReadFile) -> Option<bool> {
     (!names.starts_with(own.trim())).then_some(false)
 }
 
-/// The facts for all tasks of a step.
 pub(super) struct Shared {
     gpus_may_send: bool,
     /// `None` if unknown
@@ -258,7 +258,7 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// `n` beside GPU-initiated devices, since older releases would warn of them.
+/// `n` if the list has GPU-initiated devices: a UCX without them would warn.
 fn quiet(query: &Query) -> Option<Answer> {
     let tls = query.value(TLS).unwrap_or_default();
     if !query.ours(NET_DEVICES)?.contains("cuda")
@@ -362,8 +362,8 @@ fn items(
     Err("the task has more devices than UCX reads in a list")
 }
 
-/// The devices for GPU-initiated RDMA, up to `each` for a GPU of the task: first the GPU's own
-/// NICs, then equally near NICs.
+/// The devices for GPU-initiated RDMA, up to `each` for a GPU of the task: first the map's NICs of
+/// the GPU, then equally near NICs.
 ///
 /// UCX numbers GPUs as cuDeviceGet does, among all that the program sees. A NIC has such a device
 /// only for its first port (`uct_gdaki_query_tl_devices`).

@@ -6,7 +6,7 @@ use super::names::means;
 pub use crate::wish::{Fabric, Libraries, MapFile, Template};
 use crate::wish::{Strictness, Wish};
 
-/// The words of `env=`: default libraries, `site` for `set=`, other libraries, second words.
+/// The words of `env=`: default libraries, `site` for `set=`, other libraries, `word_for_more`.
 fn words() -> impl Iterator<Item = &'static str> {
     let own = |by_default: bool| {
         let libraries = LIBRARIES
@@ -49,7 +49,6 @@ impl Libraries {
         }
     }
 
-    /// The words of `env=`, as messages list them.
     pub fn words() -> String {
         ["default", "none"]
             .into_iter()
@@ -58,13 +57,11 @@ impl Libraries {
             .join(", ")
     }
 
-    /// The union.
     #[must_use]
     pub(crate) fn with(self, others: Libraries) -> Libraries {
         Libraries(self.0 | others.0)
     }
 
-    /// True if `self` has all of `others`.
     pub fn has(self, others: Libraries) -> bool {
         self.0 & others.0 == others.0
     }
@@ -105,7 +102,7 @@ impl Wish {
         bit(word).is_some_and(|word| self.libraries.has(word))
     }
 
-    /// True if a report or a strict word needs the lists that files set.
+    /// True if a report, `restricted` or `single-numa-node` needs the lists that files set.
     pub(super) fn judges_files(&self) -> bool {
         self.reports() || self.strictness >= Strictness::Restricted
     }

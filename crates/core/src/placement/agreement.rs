@@ -6,16 +6,13 @@ use crate::topology::{GpuVendor, NicKind, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The facts of one node.
-///
-/// IPv4 networks are omitted, since on a routed fabric each rack or node has another.
+/// IPv4 networks are omitted: on a routed fabric they differ between racks or nodes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agreement {
     pub version: String,
-    /// such as `8 nvidia`, empty without GPUs; without models, since a step reads none (`audit`
-    /// does)
+    /// such as `8 nvidia`; empty without GPUs. Models are omitted: only `audit` reads them
     pub gpus: String,
-    /// rails in order, then `left_to_libfabric` without ports
+    /// rails in order, then the NICs of `left_to_libfabric`
     pub rails: Vec<RailWord>,
     /// excluded RDMA NICs and ports, and degraded rails
     pub left_out: Vec<LeftOut>,

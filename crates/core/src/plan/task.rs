@@ -33,7 +33,7 @@ pub(super) fn placement(
     let by_local_id = || gpus::by_local_id(topology, step, &task, &gpus.own);
     let (mut notes, mut may_promise) = (Notes::default(), false);
     match wish.gpu {
-        // a whole job may have `gpu=local-id`: it changes nothing for a task with one GPU
+        // no complaint: the user may give `gpu=local-id` for a job that also has such tasks
         GpuUse::LocalId if gpus.own.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
             Ok(all) => {
@@ -96,7 +96,7 @@ impl TaskRequest<'_> {
         self.task.denied_nics.contains(&self.map.rail(rail).nic)
     }
 
-    /// The rails of the task's GPUs, in the GPUs' order: each once, by its nearest path.
+    /// The rails of the task's GPUs, in the GPUs' order: each once, with the nearest GPU's path.
     fn rails_of_gpus(
         &mut self,
         gpus: &[GpuIndex],

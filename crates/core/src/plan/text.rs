@@ -10,7 +10,7 @@ use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
     /// The task's lines under `verbose`: its placement, the variables set, and the reasons.
-    /// `others` names the NICs of lists that are not ours.
+    /// `others`, for the NIC column, names the NICs of lists that we did not set.
     ///
     /// Each line begins with the task and its node, since srun mixes the lines of tasks.
     pub fn lines(&self, node_name: &str, others: &str) -> Vec<String> {
@@ -41,8 +41,7 @@ impl TaskPlan<'_> {
         set.map(|variable| variable.name.to_string()).collect()
     }
 
-    /// The table row. Its columns fit every GPU of the map, so that rows printed by separate tasks
-    /// align.
+    /// The columns fit every GPU of the map, so that rows printed by separate tasks align.
     fn row(&self, others: &str) -> String {
         let Plan {
             node: topology,
@@ -125,8 +124,8 @@ impl TaskPlan<'_> {
 }
 
 impl Plan {
-    /// The admin's line under `observe`: the GPUs that Slurm names, their NICs, the excluded NICs,
-    /// the binding and the variables. `present` has the user's variables.
+    /// The admin's line under `observe`, for the GPUs that Slurm names. `present` has the user's
+    /// variables.
     pub fn observed(&self, present: &Present) -> String {
         let Plan {
             node,
@@ -170,7 +169,6 @@ impl Plan {
     }
 }
 
-/// The table's text for a missing NIC.
 fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() {
         "nic by libfabric"

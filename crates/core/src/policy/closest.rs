@@ -1,5 +1,6 @@
-//! `closest`: each GPU gets the rails of most bandwidth, of equals the nearest, evenly used.
-//! `spread` adds the idle rails if the job is alone on the node.
+//! `closest`: the GPUs get as much bandwidth as possible, the worst-off GPU first; equal answers
+//! are decided by nearer rails, then by more even use of the rails. `spread` also gives the idle
+//! rails to the job's GPUs if the job is alone on the node.
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, Solved, solve};
@@ -65,8 +66,9 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The best rails of each GPU. If NICs are broken, a GPU keeps its working NICs, so that a node
-/// that lost a NIC still pairs like other nodes. GPUs move only if the worst-off GPU gets more.
+/// The best rails of each GPU. If NICs are broken, a GPU keeps those of its usual NICs that work,
+/// since its peers on intact nodes use the same NICs. All GPUs are assigned anew only if the
+/// worst-off GPU gains.
 fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Paths, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
@@ -119,7 +121,8 @@ pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
     rails
 }
 
-/// An answer's placements. Each reason says why the GPU has these rails and no nearer ones.
+/// Each GPU's placement for the chosen `rails_of`. Its reason says why the GPU has these rails and
+/// no nearer ones; [`Wish::wordless`] leaves it empty.
 pub(super) fn explained(
     node: &Topology,
     map: &NodePlacement,

@@ -1,4 +1,4 @@
-//! The reason for a GPU's NICs, and the node's loss if this GPU alone moved to another NIC.
+//! The reasons for a GPU's NICs, and against another NIC.
 
 use super::Paths;
 use super::parts::Part;
@@ -6,7 +6,7 @@ use super::solve::{Loss, Solved};
 use crate::placement::{NodePlacement, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType};
 
-/// The reason for these rails, in one sentence. `part`: the GPU's part of its nearest rails under
+/// The reason for `choices`, in one sentence. `part`: the GPU's part of its nearest rails under
 /// `NicsEach::Auto`.
 pub(super) fn why_this(
     map: &NodePlacement,
@@ -70,7 +70,7 @@ pub(super) fn why_this(
     format!("{names} {verb} {distance}; {use_of_it}")
 }
 
-/// Text such as `2 of its 4 nearest NICs (PXB), its even part`.
+/// Such as `2 of its 4 nearest NICs (PXB), its even part`.
 fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     let of_all = part.nearest.len();
     let why = match rails < part.rails {
@@ -84,7 +84,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The node's loss if the GPU exchanged its least useful rail for `rail`.
+/// The loss of this or another GPU if `gpu` exchanged its least useful rail for `rail`.
 pub fn loss(
     map: &NodePlacement,
     paths: &Paths,

@@ -8,17 +8,14 @@
 use crate::order;
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// NUMA nodes up to some distance, and their CPUs.
 pub(crate) struct Rung {
-    /// the nodes at this distance, and all nearer ones
+    /// the NUMA nodes up to `distance`
     pub(crate) nodes: NodeSet,
     pub(crate) cpus: CpuSet,
-    /// the greatest distance; `None` on the first rung, and on the last rung if no distance is
-    /// known
+    /// `None` on the first rung, and on a last rung with nodes at unknown distances
     pub(crate) distance: Option<u32>,
 }
 
-/// The rungs around some NUMA nodes, each wider than the one before, up to the whole machine.
 pub(crate) struct Ladder(Vec<Rung>);
 
 impl Ladder {
@@ -61,7 +58,7 @@ impl Ladder {
         &self.0
     }
 
-    /// The lowest rung that holds all of `cpus`; the last one if none does.
+    /// The lowest rung that holds all of `cpus`, else the last rung.
     pub(crate) fn rung_of(&self, cpus: &CpuSet) -> usize {
         let mut rungs = self.0.iter();
         let lowest = rungs.position(|rung| cpus.is_subset(&rung.cpus));

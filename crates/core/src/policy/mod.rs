@@ -1,4 +1,4 @@
-//! The map from GPUs to NICs, and the ports that it may use.
+//! The map from GPUs to NICs, and the choice of its ports.
 //!
 //! Pure: the same node and the same request give the same map, in every task.
 
@@ -30,8 +30,9 @@ pub fn map(topology: &Topology, wish: &Wish) -> NodePlacement {
     map_of(topology, wish, None, &[])
 }
 
-/// The map for a step or a task. `alone`: the GPUs of a job that is alone on the node, for `spread`.
-/// `were`: for a task, the rails of its step's map; rails that it may not open count as broken.
+/// The map for a step or a task. `alone`: the GPUs of a job that is alone on the node, for
+/// `spread`. `were`: for a task, the rails of its step's map; rails that the task may not open
+/// count as broken.
 pub fn map_of(
     node: &Topology,
     wish: &Wish,
@@ -54,7 +55,8 @@ pub fn map_of(
     map
 }
 
-/// An answer's placement of each GPU; `reason` returns the sentence for its rails.
+/// Each GPU's placement for the chosen `rails_of`. `reason` says why the GPU has these rails;
+/// [`Wish::wordless`] omits it.
 fn placements(
     node: &Topology,
     paths: &Paths,

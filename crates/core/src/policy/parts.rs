@@ -25,7 +25,7 @@ pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
     let nearest: Vec<RailSet> = gpus.map(|gpu| nearest(problem, gpu)).collect();
     let part = |&own: &RailSet| {
         let shares_them = |others: &&RailSet| !others.and(own).is_empty();
-        // a single rail has no parts
+        // a single rail cannot be divided
         let sharers = match own.len() {
             0 | 1 => 1,
             _ => nearest.iter().filter(shares_them).count(),
@@ -50,9 +50,9 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     rails.filter(|&rail| Some(key(rail)) == best).collect()
 }
 
-/// The answer under `NicsEach::Auto`. Every GPU gets one rail, then idle rails of its part, as long
-/// as no GPU with less bandwidth loses. The problem is then solved again with these numbers of
-/// rails, so that a GPU's rails are neighbours.
+/// Each GPU's rails under `NicsEach::Auto`. Every GPU gets one rail, then idle rails of its part,
+/// as long as no GPU with less bandwidth loses. The problem is then solved again with these numbers
+/// of rails, so that a GPU's rails are neighbours.
 pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Paths, Vec<RailSet>) {
     let paths = Paths::one_each(node, rails, through);
     let one_each = solve(&paths.problem).rails_of;
@@ -83,9 +83,9 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Pat
     (paths, rails_of)
 }
 
-/// Gives GPUs in turn one idle rail of their part, if that raises the least share, or keeps it and
-/// raises the next. A rail behind a full link raises none. A GPU with several rails of a card also
-/// gets the card's other rails if no share falls: the planes of a card belong together.
+/// In each round, each GPU gets one idle rail of its part if the shares, compared from the least
+/// on, grow. A rail behind a full link raises no share. A GPU with two or more rails also gets
+/// another rail of their cards if no share changes: the planes of a card belong together.
 fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

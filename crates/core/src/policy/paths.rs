@@ -160,17 +160,17 @@ impl Paths {
         answer.rails_of.iter().enumerate().map(of_gpu).collect()
     }
 
-    /// `400 Gb/s`; `None` if no rate is known.
+    /// `None` if no rate is known.
     pub(super) fn rate(&self, mbps: u64) -> Option<String> {
         self.rates_known.then(|| gbps(mbps))
     }
 }
 
-/// Between two NUMA nodes: the solver's link if their sockets differ, and the number of shorter
-/// distances between NUMA nodes of this node.
+/// Between two NUMA nodes: the solver's link if their sockets differ, and the rank of their
+/// distance among all distances of this node, 0 for the shortest.
 type Connection = (Option<u16>, u8);
 
-/// The connections between sockets; the first path across adds the link to the problem.
+/// The connections between sockets; the first path between two sockets adds their link.
 struct Connections<'a> {
     node: &'a Topology,
     /// by pairs of NUMA nodes
@@ -179,7 +179,6 @@ struct Connections<'a> {
     links: BTreeMap<(u32, u32), u16>,
     /// all distances between different NUMA nodes
     distances: BTreeSet<u32>,
-    /// the bandwidth of a link, in Mbit/s
     mbps: u64,
 }
 

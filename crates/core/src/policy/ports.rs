@@ -107,8 +107,8 @@ fn leave_out<'r, 'a>(
     left_out
 }
 
-/// The ports that decide the fabric's kind: the ports without own evidence against them, else all
-/// ports.
+/// The ports that decide the fabric's link layer and rate: those without `own_evidence`, or all if
+/// none is without.
 fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     Some(unsuspected(good))
         .filter(|free| !free.is_empty())
@@ -121,8 +121,8 @@ fn unsuspected<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     free
 }
 
-/// The kind with the most total bandwidth, then with the most ports, then the least (InfiniBand
-/// before Ethernet).
+/// The `kind` whose ports have the most bandwidth together; of equals the kind with most ports,
+/// then the least (InfiniBand before Ethernet).
 fn most_bandwidth<K: Ord>(ports: &[&Row], kind: impl Fn(&Row) -> K) -> Option<K> {
     let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for row in ports {
@@ -200,8 +200,8 @@ fn by_evidence(
     left_out
 }
 
-/// The subnet of more than half of these ports, two at least. Different subnets alone are no
-/// evidence, since sites may give each rail its own.
+/// The subnet of two or more ports, and of more than half of the ports with a known subnet.
+/// Different subnets alone are no evidence, since sites may give each rail its own.
 fn common_subnet(ports: &[&Row]) -> Option<String> {
     let mut subnets: BTreeMap<String, usize> = BTreeMap::new();
     for subnet in ports.iter().filter_map(|row| row.subnet()) {
@@ -212,7 +212,7 @@ fn common_subnet(ports: &[&Row]) -> Option<String> {
     Some(subnets.into_iter().find(is_common)?.0)
 }
 
-/// The reason why the node needs this port beside `others`.
+/// The reason why the node needs `row` beside `others`.
 fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
     if row.nic.role == Some(NicRole::Compute) {
         return Some("compute NIC (model or topology file)".to_string());
@@ -226,7 +226,8 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
 
 /// The reason to keep a slower port beside a good port of its card: NCCL merges the ports of a card
 /// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the port's rate without it. `None`
-/// if no other card has both: sites often connect each card's second port to a slower network.
+/// if no card has a good port at the same place: sites often connect each card's second port to a
+/// slower network.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
     let mate = others.iter().find(|other| other.card() == row.card())?;
     let mut peers = others.iter().map(|other| other.place_on_card());
@@ -239,7 +240,8 @@ fn card(row: &Row, others: &[&Row]) -> Option<String> {
     })
 }
 
-/// A diagnostic if two InfiniBand ports are left, on two subnets: one of them may be for storage.
+/// A diagnostic if just two ports are left, both InfiniBand, on two subnets: one may be for
+/// storage.
 fn undecided(others: &[&Row]) -> Option<Diagnostic> {
     let &[one, other] = others else { return None };
     let is_asked = |row: &Row| !row.wanted && row.port.link_layer == LinkLayer::InfiniBand;
@@ -254,7 +256,7 @@ fn undecided(others: &[&Row]) -> Option<Diagnostic> {
 }
 
 /// Ports that would be rails if they worked, or ran at the fabric's rate. Rail numbers count them,
-/// so that no number changes when another rail fails.
+/// so that a failure changes no other rail's number.
 fn broken(
     table: &Table,
     rails: &[&Row],
@@ -286,8 +288,8 @@ fn broken(
     broken
 }
 
-/// True if rails have the port's link layer, device, and place on the card; unknown facts count as
-/// equal.
+/// True if the port's link layer, device and place on the card each occur among `rails`; unknown
+/// facts count as equal.
 fn is_like(row: &Row, rails: &[&Row]) -> bool {
     let any = |is_like: &dyn Fn(&Row) -> bool| rails.iter().any(|rail| is_like(rail));
     let layer = row.port.link_layer;

@@ -1,9 +1,9 @@
 //! `rail`: GPU k gets rail k, on every node, whatever this node's paths are.
 //!
 //! Rails are the good and the broken NICs in PCI order, or those in the admin's `rails=`. With
-//! fewer rails than GPUs, neighbours share a rail; with several times as many, GPU k gets the k-th
-//! group. A GPU whose rail is broken gets another by the rule of `closest`, unless other rails of
-//! its group work.
+//! fewer rails than GPUs, neighbouring GPUs share a rail; with several times as many, GPU k gets
+//! the k-th group. A GPU whose rail is broken gets another by the rule of `closest`, unless other
+//! rails of its group work.
 
 use super::Paths;
 use super::closest::{explained, in_order};
@@ -13,7 +13,6 @@ use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, Ra
 use crate::topology::{Gpu, PciAddress, Topology};
 use crate::wish::Wish;
 
-/// A numbered rail, with its index if usable.
 struct Numbered {
     name: String,
     usable: Option<RailIndex>,
@@ -73,7 +72,7 @@ pub(super) fn map_gpus(node: &Topology, map: &mut NodePlacement, wish: &Wish) ->
 
 /// Each GPU's rail numbers. The rails make one group per GPU, and the k-th GPU gets `each` rails of
 /// the k-th group; under `auto` the whole group, at most [`NicsEach::MOST`]. If a group has too few
-/// rails, neighbours share.
+/// rails, neighbouring GPUs share.
 fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     // partitions of one GPU count as one
     let mut addresses: Vec<PciAddress> = node.gpus.iter().map(|gpu| gpu.address).collect();
@@ -124,7 +123,7 @@ fn rails_in_order(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<Numb
     rails
 }
 
-/// The usable rails in the order of `rails=`, then all others; empty without `rails=`.
+/// For [`NodePlacement::numbered_by_admin`].
 pub(super) fn numbered_by_admin(
     node: &Topology,
     map: &NodePlacement,

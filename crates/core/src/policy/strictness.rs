@@ -7,8 +7,8 @@
 use crate::placement::{NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
 
-/// Sentences on unmet demands; a `best-effort` task runs in spite of them. `judges_nics` is false
-/// if a list of NICs is not ours.
+/// Unmet demands, a sentence each; a `best-effort` task runs all the same. `judges_nics`: false if
+/// a program's list of NICs is not the plugin's.
 pub fn shortfalls(
     node: &Topology,
     map: &NodePlacement,

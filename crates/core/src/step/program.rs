@@ -1,6 +1,6 @@
 //! Words in the command of a step's program that bind its processes or name NICs.
 
-/// A command's `_` matches `-`.
+/// In a command `_` counts as `-`.
 const WORDS: [&str; 8] = [
     "numactl",
     "taskset",
@@ -12,7 +12,7 @@ const WORDS: [&str; 8] = [
     NICS_OF_SGLANG,
 ];
 
-/// Programs and options that bind processes to CPUs; inside a mask they fail or bind nothing.
+/// Programs and options that bind processes to CPUs; under a CPU mask they fail or bind nothing.
 ///
 /// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`). vLLM 0.33 fails
 /// unless the mask has every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds
@@ -35,8 +35,8 @@ pub fn program_name(path: &str) -> &str {
 
 /// The `WORDS` in a command, each once, also inside a shell's text.
 ///
-/// A program's name counts if it is a whole argument (`env numactl …`) or in a text after `-c`.
-/// Another text may be a file of `--multi-prog`, which [`binder_of_ranks`] reads.
+/// A program's name counts as a whole argument (`env numactl …`) or in a shell's text, after `-c`.
+/// Any other text may be a `--multi-prog` file, which [`binder_of_ranks`] reads.
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     known_of(&WORDS, words)
 }
@@ -67,7 +67,7 @@ pub fn known_of<'w>(
     found
 }
 
-/// The first of `BINDERS` in `known`, else SGLang's variable if SGLang would exit inside a mask.
+/// The first of `known` in `BINDERS`, else SGLang's variable if SGLang would exit under a mask.
 pub fn binder(
     known: &[&'static str],
     value: impl Fn(&str) -> Option<String>,
@@ -91,7 +91,7 @@ pub(crate) fn is_off(value: &str) -> bool {
 /// joins two lines, and words lose single quotes and backslashes.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
     let mut line = Vec::new();
-    // an empty part ends a last line that has a backslash
+    // an empty part ends a file's last line after its backslash
     file.split(|byte| *byte == b'\n')
         .chain([&b""[..]])
         .find_map(|part| {

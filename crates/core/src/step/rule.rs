@@ -5,7 +5,7 @@
 //! (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`; src/common/tres_bind.c). Before 23.11
 //! the separator was `;`, and names had no `gres/`. No release allows a GPU type in a rule.
 
-/// Slurm's names for shares of GPUs. Their rules deal GPUs to tasks too.
+/// Slurm's GRES for shares of a GPU: a rule for these deals GPUs to tasks too.
 const SHARES: [&str; 2] = ["shard", "mps"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Rule<'a> {
     device: &'a str,
     /// such as `per_task:1`, without `verbose,`
     pub text: &'a str,
-    /// has `gres/`, so 23.11 or later
+    /// true with `gres/`: Slurm 23.11 or later
     pub is_later: bool,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 /// The rule that gives NICs to GPUs; each has a file under `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// the NIC with the most bandwidth for the GPU, then the nearest, evenly used
+    /// the NIC with the most bandwidth for the GPU, of equals the nearest, evenly used
     #[default]
     Closest,
     /// GPU k has the k-th NIC on every node
@@ -34,7 +34,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Demands on a task's placement, each including the one before; without them the task fails.
+/// Demands on a task's placement, each with all earlier ones; a task that misses one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
     #[default]
@@ -74,7 +74,7 @@ pub enum GpuUse {
 /// NICs for each GPU under `closest`, `rail` and `spread`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NicsEach {
-    /// one, or an even part of the nearest NICs if these outnumber the GPUs near them
+    /// one; if the nearest NICs outnumber the GPUs near them, an equal share of these NICs
     #[default]
     Auto,
     /// 0 counts as 1
@@ -82,7 +82,7 @@ pub enum NicsEach {
 }
 
 impl NicsEach {
-    /// The highest number. No library uses more than four (UCX 2 rails, NCCL merges 4).
+    /// Limit of `Number`, with room: no library uses more than four (UCX 2 rails, NCCL merges 4).
     pub const MOST: u8 = 8;
 }
 
@@ -91,7 +91,7 @@ impl NicsEach {
 pub enum Bind {
     /// as Slurm gave them
     None,
-    /// near its GPUs, if every task keeps its share
+    /// near its GPUs, if every task keeps its share of CPUs
     #[default]
     Auto,
     /// of its GPUs' NUMA node, even if few

@@ -34,7 +34,8 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// NICs differ from subnets: NIC names have neither `:` nor `/`, and PCI addresses have a `.`.
+    /// No name is taken for a subnet: NIC names have neither `:` nor `/`, and PCI addresses have a
+    /// `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -56,8 +57,8 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // an address has a `:`, and formatting one costs more than the rest of this
-                // function
+                // a word without these matches no address, and formatting one costs more than the
+                // rest of this function
                 let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))

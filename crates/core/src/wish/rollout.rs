@@ -37,7 +37,7 @@ impl Rollout {
         })
     }
 
-    /// True if the job is in the share; a larger share keeps the job.
+    /// True if the job is in the share; if so, the job is in every larger share.
     pub fn has(self, job: u32) -> bool {
         percentile(job) < self.percent
     }

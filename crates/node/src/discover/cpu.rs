@@ -13,7 +13,7 @@ const CPUS: &str = "sys/devices/system/cpu";
 /// The N of `nodeN` or `cpuN`.
 fn index(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
-    // `parse` alone takes a sign
+    // `parse` alone accepts a sign
     digits
         .starts_with(|first: char| first.is_ascii_digit())
         .then(|| digits.parse().ok())?
@@ -58,7 +58,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// `modalias`: always there on x86, elsewhere since the kernel loads modules by it.
+    /// Reads the processor from `modalias`. x86 kernels always have this file; others have it from
+    /// the version on that loads modules by CPU features.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
         self.node.processor = modalias.and_then(|text| Processor::from_modalias(&text));
@@ -71,8 +72,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// CPUs with their cores, and the packages of NUMA nodes. Below [`Scope::Full`] one thread's
-    /// files serve all threads of its core, since each file costs a step time.
+    /// Reads CPUs with their cores, and packages of NUMA nodes. Below [`Scope::Full`] reads the
+    /// files of only one thread per core, because each file costs a step time.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
@@ -84,7 +85,7 @@ impl Discovery<'_> {
                 continue;
             };
             let file = |file: &str| self.root.read(&format!("{CPUS}/{name}/topology/{file}"));
-            // the older name of `core_cpus_list` (Linux 5.3), which every kernel has
+            // every kernel has this file; Linux 5.3 added the same list as `core_cpus_list`
             let listed = file("thread_siblings_list");
             let listed = listed.and_then(|list| CpuSet::from_list(&list).ok());
             let mut threads: CpuSet = [cpu].into_iter().collect();
@@ -125,10 +126,10 @@ fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }
 
-/// Renumbers cores that share package and `core_id`; each CPU comes with its core's threads.
+/// Renumbers cores that share package and `core_id`; `pus` has each CPU with its core's threads.
 ///
-/// `core_id` repeats in each cluster of a device tree (`parse_cluster`,
-/// drivers/base/arch_topology.c, since Linux 6.0), and before 6.1 in each die of an x86 package.
+/// `core_id` repeats in each cluster of a device tree from Linux 6.0 on (`parse_cluster`,
+/// drivers/base/arch_topology.c), and in each die of an x86 package before Linux 6.1.
 fn separate_cores(pus: &mut [(Pu, Option<CpuSet>)]) {
     let mut taken: BTreeSet<(u32, u32)> = pus.iter().map(|(pu, _)| (pu.package, pu.core)).collect();
     let mut free: BTreeMap<u32, u32> = BTreeMap::new();

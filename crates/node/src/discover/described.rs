@@ -1,5 +1,4 @@
-//! A description's facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured
-//! tree.
+//! Facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured tree.
 //!
 //! ```text
 //! sys/nic-placement/paths/0001:00:00.0 = 0101:00:00.0 PIX
@@ -16,12 +15,12 @@ use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};
 use nic_placement_topology::{Gpu, NicKind, NicRole, PathType, PciAddress, Topology};
 
-/// The directory, which no kernel has.
+/// Directory of facts that `/sys` cannot show; no kernel has it.
 pub const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
-/// Adds a description's facts to the node, and reports lines that do not fit; false without a
-/// description.
+/// Adds the facts below [`PLACE`] to `node`, and reports lines that do not fit it; false if
+/// `supplied_by` is missing.
 pub fn read(root: &Root, node: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else {
         return false;
@@ -48,7 +47,6 @@ pub fn read(root: &Root, node: &mut Topology, diagnostics: &mut Vec<Diagnostic>)
     true
 }
 
-/// `mlx5_8 storage`
 fn role(node: &mut Topology, line: &str) -> Option<()> {
     let (name, word) = line.split_once(' ')?;
     let role = ROLES.into_iter().find(|role| role.to_string() == word)?;
@@ -56,7 +54,6 @@ fn role(node: &mut Topology, line: &str) -> Option<()> {
     Some(())
 }
 
-/// `hsi0`
 fn slingshot(node: &mut Topology, line: &str) -> Option<()> {
     let mut nics = node.nics.iter_mut();
     let nic = nics.find(|nic| nic.kind == NicKind::Ethernet && nic.name == *line)?;
@@ -64,7 +61,6 @@ fn slingshot(node: &mut Topology, line: &str) -> Option<()> {
     Some(())
 }
 
-/// `0000:63:00.0 Vega 20`
 fn model(node: &mut Topology, line: &str) -> Option<()> {
     let (address, model) = line.split_once(' ')?;
     let address: PciAddress = address.parse().ok()?;
@@ -76,7 +72,6 @@ fn model(node: &mut Topology, line: &str) -> Option<()> {
     Some(())
 }
 
-/// `0101:00:00.0 PIX`
 fn path(node: &mut Topology, gpu: PciAddress, line: &str) -> Option<()> {
     let (nic, word) = line.split_once(' ')?;
     let mut kinds = PathType::ALL.into_iter();

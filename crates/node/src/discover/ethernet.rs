@@ -34,8 +34,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Interfaces on PCI functions that belong to no other NIC; bridges, bonds and loopback have no
-    /// function.
+    /// Adds interfaces that have a PCI function and are in no other NIC's `netdevs`; bridges, bonds
+    /// and loopback have no function.
     pub(super) fn ethernet(&mut self) {
         let mut names = self.root.list(NET, |_| true);
         self.cut(&mut names, MAX_DEVICES, "devices", NET);
@@ -63,12 +63,11 @@ impl Discovery<'_> {
         }
     }
 
-    /// `operstate`, and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net), which is -1
-    /// if the link is down.
+    /// A port from the interface's `operstate` and `speed`: Mbit/s, or -1 without a link
+    /// (Documentation/ABI/testing/sysfs-class-net).
     ///
-    /// No step reads the speed: it takes the lock of all interfaces (`speed_show`,
-    /// net/core/net-sysfs.c), which a driver may hold while its firmware answers; and no library
-    /// chooses among these NICs by it.
+    /// No step reads `speed`: `speed_show` (net/core/net-sysfs.c) takes the lock of all interfaces,
+    /// which a driver may hold while its firmware answers; and no library compares these speeds.
     fn ethernet_port(&self, interface: &str) -> Port {
         let file = |name: &str| self.root.read(&format!("{interface}/{name}"));
         let state = match file("operstate").as_deref() {

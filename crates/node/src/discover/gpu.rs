@@ -8,7 +8,7 @@ use nic_placement_topology::{
 
 /// A directory for each GPU that NVIDIA's driver runs.
 const NVIDIA: &str = "proc/driver/nvidia/gpus";
-/// A directory for each GPU with device files for MIG instances.
+/// A directory for each GPU, with the files of its MIG instances.
 const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
 /// The drivers' directories, with an entry for each GPU.
 pub(super) const DRIVERS: [(&str, GpuVendor); 4] = [
@@ -82,7 +82,7 @@ impl Discovery<'_> {
         Ok(())
     }
 
-    /// Splits AMD GPUs into the compute driver's partitions, and adds the driver's facts.
+    /// Replaces AMD GPUs by the GPU nodes of KFD, the compute driver: one for each partition.
     fn split_by_compute_nodes(&mut self) {
         let nodes = kfd::nodes(self.root);
         if nodes.is_empty() {
@@ -90,8 +90,7 @@ impl Discovery<'_> {
         }
         let gpus = &mut self.node.gpus;
         let known: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.address).collect();
-        // a KFD node's PCI function and partition; in older drivers the function number is the
-        // partition
+        // a KFD node's PCI function and partition; older drivers number partitions as functions
         let function_of = |node: &KfdNode| {
             let first = node.address.card();
             let is_partition = node.address.function != 0
@@ -132,7 +131,7 @@ impl Discovery<'_> {
     }
 }
 
-/// GPUs without a driver, except those of virtual machines.
+/// GPUs by PCI class, except those given to virtual machines.
 fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     let of_function = |name: String| {
         let path = root.follow(&format!("{BUS}/{name}"))?;

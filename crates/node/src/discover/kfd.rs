@@ -6,7 +6,7 @@ use nic_placement_topology::PciAddress;
 use nic_placement_topology::order::Order;
 use std::str::FromStr;
 
-/// `/sys/class/kfd` links to the first; captures of the topology alone have the third.
+/// The second leads to the first by a link; captures of the topology alone have the third.
 const PLACES: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/nodes",
     "sys/class/kfd/kfd/topology/nodes",
@@ -35,7 +35,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     };
     names.order_by_key(|name| name.parse::<u32>().unwrap_or(0));
     names.truncate(4 * MAX_DEVICES);
-    // CPUs come first, one node per NUMA node
+    // KFD numbers CPUs first, one for each NUMA node
     let mut cpu_nodes: Vec<String> = Vec::new();
     let mut gpus = Vec::new();
     for name in names {
@@ -56,7 +56,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
                 device: (location >> 3 & 0x1f) as u8,
                 function: (location & 7) as u8,
             },
-            // bits 28 to 31, since Linux 6.5
+            // from Linux 6.5 on bits 28 to 31
             partition: (location >> 28 & 0xf) as u32,
             minor: value(&text, "drm_render_minor").filter(|&minor| minor > 0),
             uuid: id.map(|id| format!("GPU-{id:016x}")),

@@ -8,7 +8,7 @@ pub enum Entry {
     /// text without white space at its end
     File(String),
     Link(String),
-    /// a directory's name alone
+    /// a name in a listing, of unknown kind
     Directory,
 }
 

@@ -1,7 +1,7 @@
 //! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes
 //! and CPUs.
 //!
-//! Discovery never fails: a missing file is a fact, an odd one a [`Diagnostic`].
+//! Discovery never fails: a missing file leaves a field empty, an odd one adds a [`Diagnostic`].
 
 mod cpu;
 pub mod described;
@@ -68,7 +68,6 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     (discovery.node, discovery.diagnostics)
 }
 
-/// A node while it is read.
 struct Discovery<'r> {
     root: &'r Root,
     scope: Scope,
@@ -98,8 +97,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Clears a function's NUMA node that the system does not list, since a topology file refuses
-    /// it. A capture without any NUMA node keeps the numbers.
+    /// Clears a function's `numa_node` that is not in `Topology::numa_nodes`, because a topology
+    /// file with it would be refused. A capture without any NUMA node keeps the numbers.
     fn forget_unlisted_numa_nodes(&mut self) {
         let is_unlisted = |function: &&PciFunction| {
             let node = function.numa_node;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 const VERBS: &str = "sys/class/infiniband_verbs";
 const CLASS: &str = "sys/class/infiniband";
-/// Most ports of one device; the widest known has 4.
+/// Most ports of one device; no known one has more than 4.
 const MAX_PORTS: u8 = 16;
 
 /// An RDMA device on a PCI function.
 pub(super) struct RdmaDevice {
-    /// index in `Topology::nics` before that is sorted
+    /// index in the unsorted `Topology::nics`
     pub(super) index: usize,
     /// the PCI function's directory, with `infiniband` and `net`
     pub(super) parent: String,
@@ -84,7 +84,7 @@ impl Discovery<'_> {
         devices
     }
 
-    /// Devices, each with its link's target in the class.
+    /// Devices, each with the target of its link in `CLASS`.
     fn with_paths(&mut self, names: Vec<String>) -> Vec<(DeviceName, String)> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -149,8 +149,8 @@ fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
     root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// Character devices by directory of their RDMA device. The class is one directory of links, faster
-/// to read than one directory for each device.
+/// Character devices by their PCI function's directory. `VERBS` is one directory of links, read
+/// faster than one directory for each function.
 fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in root.list(VERBS, is_uverbs).into_iter().take(MAX_DEVICES) {
@@ -177,10 +177,10 @@ fn own_uverbs(
     names.iter().find(is_its).cloned()
 }
 
-/// The interface of a software device, empty if the device does not name it; `None` for a NIC.
+/// The network interface below a software RDMA device, empty if unknown; `None` for a NIC.
 ///
 /// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function
-/// instead of devices/virtual, and only its own files tell it from a NIC.
+/// instead of devices/virtual, and only the device's files distinguish it from a NIC.
 fn software(
     root: &Root,
     full: bool,
@@ -228,11 +228,10 @@ fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
     is_active_ethernet(port).then(read).flatten()
 }
 
-/// True if an active Ethernet port has no GIDs: it carries raw packets, and connects no two
-/// programs.
+/// True for an active Ethernet port without GIDs, which carries raw packets but no RDMA connection.
 ///
-/// mlx5 has such ports with RoCE switched off (`devlink dev param set … enable_roce`), and in
-/// switchdev mode one with the card's rate for each representor. `gids` is then an empty directory
+/// mlx5 has such ports if RoCE is switched off (`devlink dev param set … enable_roce`), and in
+/// switchdev mode for each representor, with the card's rate. `gids` is then an empty directory
 /// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c).
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
@@ -242,7 +241,6 @@ fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
         && root.list(&format!("{place}/gids"), |_| true).is_empty()
 }
 
-/// `None` if there is no such port.
 fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     let file = |name: &str| root.read(&format!("{path}/ports/{number}/{name}"));
     // if the firmware does not answer, `state` cannot be read
@@ -268,7 +266,7 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     // width: only a driver outside the kernel prints 0.
     let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
     let mut port = Port::new(number, state, link_layer, rate_mbps);
-    // an Ethernet port's first GID begins with fe80::
+    // an Ethernet port's first GID names no subnet: it begins with fe80::
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
         port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
     }
@@ -277,7 +275,7 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         let phys_state = file("phys_state");
         port.phys_state = phys_state.and_then(|text| Some(text.split_once(": ")?.1.to_string()));
         port.netdev = file("gid_attrs/ndevs/0");
-        /// Two for each address of the interface; the table has 256.
+        /// GIDs to read: two for each address of the interface; the table has 256.
         const GIDS: u32 = 16;
         let types = (0..GIDS).filter_map(|index| file(&format!("gid_attrs/types/{index}")));
         // `RoCE v2` sorts after `IB/RoCE v1`; unused entries cannot be read

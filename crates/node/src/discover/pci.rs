@@ -28,7 +28,7 @@ impl Discovery<'_> {
         for part in path.split('/') {
             end += part.len();
             if part.starts_with("pci") {
-                // the first: an Intel VMD controller's inner host bridge is below the outer one
+                // keeps the outer host bridge: an Intel VMD controller has another inside
                 parent = parent.or(part.parse::<HostBridge>().ok().map(PciParent::Host));
             } else if let (true, Some(above)) = (part.contains(':'), parent) {
                 if let Ok(address) = part.parse::<PciAddress>() {
@@ -49,11 +49,11 @@ impl Discovery<'_> {
                 continue;
             }
             let need = Need {
-                // a bridge's node counts only if no function below has one
+                // a bridge's NUMA node counts only if no function below has one
                 numa_node: !numa_node_known,
                 // both ends of a link report its rate; every second bridge is an upper end
                 link: distance % 2 == 0,
-                // a switch behind a switch may be a part of it
+                // ids of a switch behind a switch show whether the two are one
                 ids: chain.len() >= 6 && distance % 2 == 0 && distance > 0,
             };
             let function = self.read_function(need, directory, address, parent);
@@ -106,9 +106,8 @@ impl Discovery<'_> {
         function
     }
 
-    /// Reads the speed limits of a GPU's own links, which run slower while it idles
-    /// (`Topology::ascent`): the link above it and, on a card with its own switch (AMD, Intel), the
-    /// link above the switch.
+    /// Reads the speed limits of links that slow down while the GPU idles (`Topology::ascent`): the
+    /// link above the GPU and, on a card with a switch (AMD, Intel), the link above the switch.
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {
         if self.is_full() {
             return;
@@ -177,10 +176,10 @@ impl Discovery<'_> {
 
 /// The number of virtual functions (Documentation/ABI/testing/sysfs-bus-pci).
 ///
-/// A step counts `virtfn*` links, which a capture may lack, since `sriov_numvfs` may wait. In Linux
-/// 5.5 to 6.8, and in older kernels with its fixes, it takes the device's lock (drivers/pci/iov.c,
-/// `sriov_numvfs_show`, since commit 35ff867b7657). The kernel holds that lock during probe, reset
-/// and removal, and vfio while a virtual machine uses the device.
+/// A step counts `virtfn*` links, which a capture may lack, because a read of `sriov_numvfs` may
+/// block: in Linux 5.5 to 6.8, and older kernels with backports, `sriov_numvfs_show`
+/// (drivers/pci/iov.c, commit 35ff867b7657) takes the device's lock. The kernel holds this lock
+/// during probe, reset and removal, and vfio while a virtual machine uses the device.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;

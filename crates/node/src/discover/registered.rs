@@ -1,13 +1,12 @@
-//! The kernel's registered devices and link states, from memory.
+//! Registered devices and link states, from the kernel's memory.
 //!
-//! These files ask no driver or firmware, and take no lock that a driver may hold: nothing waits
-//! for hardware. The inode identifies a registration, since kernfs never gives one again
-//! (`__kernfs_new_node`, fs/kernfs/dir.c). A device that was removed and came back, or got its
-//! driver anew, has another inode, and maybe another minor, order or state.
+//! No read asks a driver or firmware, or takes a lock that a driver may hold: none waits for
+//! hardware. An inode identifies a registration, because kernfs uses no inode number twice
+//! (`__kernfs_new_node`, fs/kernfs/dir.c). A device that was removed and added again, or bound to
+//! its driver again, has another inode, and maybe another minor, order or state.
 //!
-//! Two facts change without a registration, so [`complete`] reads them again: MIG instances, and
-//! NVIDIA GPUs that were not initialised. AMD's compute driver counts its changes
-//! (`generation_id`).
+//! [`complete`] reads again facts that change without a registration: MIG instances, and NVIDIA
+//! GPUs that were not initialised. AMD's KFD counts its changes (`generation_id`).
 
 use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root, is_address};
@@ -25,7 +24,7 @@ const NICS: [&str; 3] = [
 ];
 /// All PCI functions: GPUs without a driver have no other entry.
 const BUS: &str = "sys/bus/pci/devices";
-/// The compute driver's counter of changes, and lists of CPUs and memory.
+/// KFD's counter of changes, and the online CPUs and NUMA nodes.
 const TEXTS: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/generation_id",
     "sys/devices/system/cpu/online",
@@ -69,7 +68,6 @@ fn enter(root: &Root, found: &mut Registered, directory: &str, keep: fn(&str) ->
     }
 }
 
-/// The first difference, for a message.
 pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     if then == now {
         return None;
@@ -104,8 +102,8 @@ fn differs(place: &str, then: &str, now: &str) -> String {
 
 /// `operstate` of each Ethernet port's interface.
 ///
-/// InfiniBand's link state is known to firmware alone. `carrier` is not read: since Linux 6.8 it
-/// takes the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold
+/// InfiniBand's link state is known to firmware alone. `carrier` is not read: from Linux 6.8 on,
+/// `carrier_show` (net/core/net-sysfs.c) takes the lock of all interfaces, which a driver may hold
 /// while its firmware answers. `operstate` follows a lost carrier at once
 /// (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
@@ -118,7 +116,7 @@ pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     order::map(states)
 }
 
-/// An Ethernet port's interface: the port's own, or the only interface of a NIC with one port.
+/// An Ethernet port's interface: `netdev`, or the only interface of a NIC with one port.
 fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     if port.link_layer != LinkLayer::Ethernet {
         return None;
@@ -139,8 +137,8 @@ fn carries(operstate: Option<&String>) -> Option<bool> {
     }
 }
 
-/// Marks ports that lost their link since `then` as down, and returns a message for each. A link
-/// that came up is an error: only firmware knows the port's rate.
+/// Marks ports that lost their link between `then` and `now` as down, and returns a message for
+/// each. A link that came up is an error: only firmware knows the port's rate.
 pub(crate) fn follow_links(
     node: &mut Topology,
     then: &BTreeMap<String, String>,

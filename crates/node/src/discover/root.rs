@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// A node's `/sys` and `/proc`, with relative paths such as `sys/class/infiniband`.
 ///
-/// Every read is bounded, so no file system blocks or fills the process; a cut leaves a note.
+/// Only regular files are read, up to a limit: no pipe blocks the process, no file fills memory.
+/// A cut leaves a note.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -36,7 +37,7 @@ enum Backing {
 }
 
 impl Root {
-    /// Most bytes of a file. The longest is a `cpulist`: every second of 8192 CPUs makes 40 KiB.
+    /// Most bytes of a file. The longest is a `cpulist`: 8192 CPUs without every third make 26 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
     /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or
     /// 27,962 of `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large
@@ -113,7 +114,6 @@ impl Root {
         }
     }
 
-    /// `None` if there is no readable file.
     fn open(&self, path: &str) -> Option<Box<dyn Read + '_>> {
         let opened = match &self.source {
             Backing::Live => open::open_kernel_file(Path::new(&format!("/{path}"))),
@@ -123,7 +123,7 @@ impl Root {
         Some(Box::new(self.or_note(path, opened)?))
     }
 
-    /// Notes why a file is not read; missing files and drivers' errors need no note.
+    /// Notes the obstacle to a read; missing files and drivers' errors need no note.
     fn or_note<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
         match read {
             Ok(read) => return Some(read),
@@ -148,7 +148,7 @@ impl Root {
         Some(text)
     }
 
-    /// A file's first `most` bytes. A recording omits them, since people read snapshots.
+    /// A file's first `most` bytes, maybe binary. A recording, read by people, omits them.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut file = self.open(path)?.take(most as u64);
@@ -225,7 +225,7 @@ impl Root {
             },
         };
         let resolved = normalise(path, &target)?;
-        // sysfs links lead over no other link; a manifest has no paths below a link
+        // a sysfs link's target has no other link in its path; a manifest has no path below a link
         let is_over_another = match &self.source {
             Backing::Live => false,
             Backing::Directory(tree) => tree.is_over_link(&resolved),
@@ -238,8 +238,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// Names in a directory that `keep` accepts, with inodes, sorted by inode. A sysfs name that
-    /// goes and comes back has a new inode; a manifest's are 0.
+    /// Names in a directory that `keep` accepts, with inodes, sorted by inode. A sysfs entry that
+    /// is removed and added again has a new inode; a manifest's are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             let names = self.list(path, keep).into_iter();

@@ -1,4 +1,4 @@
-//! Marks ports by their default route, IPv4 networks, other addresses, or another network
+//! Finds each port's default route and IPv4 networks, or its routes in another table or network
 //! namespace.
 //!
 //! Reads `/proc/net/route`, `/proc/net/ipv6_route` (the kernel's
@@ -53,7 +53,7 @@ impl Discovery<'_> {
     /// The kernel makes a port's GIDs from its interfaces' addresses
     /// (drivers/infiniband/core/roce_gid_mgmt.c).
     fn routes_elsewhere(&mut self, devices: &[RdmaDevice]) {
-        /// Two for each address, for RoCE v1 and v2; the link-local address is the first.
+        /// GIDs to read: two for each address (RoCE v1 and v2), the link-local address first.
         const GIDS: u32 = 8;
         let root = self.root;
         for RdmaDevice { index, parent } in devices {
@@ -75,7 +75,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// Changes each port of the interface, or of an interface below it.
+    /// Calls `mark` for each port of `interface`, or of an interface below it.
     fn mark_ports(&mut self, devices: &[RdmaDevice], interface: &str, mark: impl Fn(&mut Port)) {
         let mut names = vec![interface.to_string()];
         let mut next = 0;
@@ -118,8 +118,8 @@ impl Discovery<'_> {
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
     interface.is_some_and(|interface| {
-        // the device's directory lists its interface even below a bond, or if a capture lacks the
-        // class
+        // the PCI function's `net` lists its interface even below a bond, or if a capture lacks
+        // /sys/class/net
         DeviceName::is_one(&interface)
             && root.follow(&format!("{NET}/{interface}")).is_none()
             && root.list(&format!("{parent}/net"), |_| true).is_empty()
@@ -136,8 +136,8 @@ fn leads_beyond_the_link(gid: &str) -> bool {
         })
 }
 
-/// The routing tables, without routes through gateways or to single hosts: a node can have one such
-/// route for each pod.
+/// Default routes and attached networks. Other routes through gateways and routes to single hosts
+/// are left out: a node can have one for each pod.
 #[derive(Debug, Default)]
 struct Tables {
     /// false if there is no IPv4 table, which a capture may lack
@@ -169,8 +169,8 @@ impl DefaultRoute {
     }
 }
 
-/// Reads the tables. IPv6's default route counts only if IPv4 has none, since IPv6 routers announce
-/// themselves on every interface.
+/// Reads the tables. IPv6's default route counts only if IPv4 has none, because IPv6 routers
+/// announce themselves on every interface.
 fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
     root.lines(IPV4, |line| {
@@ -229,7 +229,7 @@ fn plain(interface: &str) -> Option<String> {
     DeviceName::is_one(interface).then(|| interface.to_string())
 }
 
-/// The port of an interface: a NIC's only one, else by `dev_port`, which counts from 0.
+/// The port of an interface: the NIC's only port, else by `dev_port`, which counts from 0.
 fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Port> {
     if nic.ports.len() <= 1 {
         return nic.ports.first_mut();

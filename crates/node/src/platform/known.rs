@@ -33,5 +33,5 @@ const UNMARKED: Model = Model {
     assumed: &[],
 };
 
-/// In order of name. build.rs makes this from known.json and the models.
+/// Sorted by name; build.rs makes the list from known.json and models/*.json.
 pub const MODELS: &[Model] = &include!(concat!(env!("OUT_DIR"), "/known.rs"));

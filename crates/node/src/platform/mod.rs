@@ -1,7 +1,7 @@
 //! Built-in models of known machines, in the node file's binary form.
 //!
-//! A model has no broken device. Commands show it, plan for it and compare it with a live node; it
-//! binds no process.
+//! A model has no broken device. Commands show it, plan for it and compare it with a live node, but
+//! bind no process to its CPUs.
 
 mod known;
 pub mod recognise;
@@ -22,10 +22,10 @@ pub struct Model {
     packed: &'static [u8],
     /// beginnings of DMI product or board names; on EC2 the product name is the instance type
     products: &'static [&'static str],
-    /// for a cloud's virtual machine
+    /// DMI fields of a cloud's virtual machine
     cloud: Option<Cloud>,
     kinds: &'static [GpuKind],
-    /// PCI functions of GPUs
+    /// number of PCI functions that are GPUs
     pub gpus: usize,
     /// true if the model's sources state the PCI addresses; assumed addresses identify no live
     /// machine

@@ -1,10 +1,10 @@
 //! Recognises a live node as a known machine, and adds facts of its model that the live bus hides.
 //!
-//! Nothing may contradict the model, and two kinds of facts must agree: the DMI product or the PCI
-//! addresses, and one more. GPUs and NICs alone prove nothing: many vendors build the same eight.
+//! No fact may contradict the model, and two kinds must agree: the DMI product or PCI addresses,
+//! and any other. GPUs and NICs do not suffice: many vendors build the same eight.
 //!
-//! Live facts win. A model adds paths between functions whose switches a virtual machine hides, and
-//! roles of NICs.
+//! Live facts override the model, which adds only roles of NICs, and paths between functions whose
+//! switches a virtual machine hides.
 
 #[cfg(test)]
 mod tests;
@@ -26,21 +26,21 @@ pub struct Dmi {
     pub vendor: Option<String>,
     /// `board_name`
     pub board: Option<String>,
-    /// some clouds mark their machines by it
+    /// set by some clouds
     pub chassis_asset_tag: Option<String>,
 }
 
 // kinds of facts that agree with a model
 /// the DMI product or board
 const PRODUCT: &str = "its product name";
-/// the model's number of GPUs, all of its kinds
+/// as many GPUs as the model has, all of its kinds
 const GPUS: &str = "its GPUs";
-/// the model's number of NICs of each kind in its fabric
+/// as many NICs as the model has, of each kind in its fabric
 const NICS: &str = "its NICs";
 /// the PCI addresses of all GPUs, and of half of the fabric's NICs
 const ADDRESSES: &str = "its PCI addresses";
 
-/// The known machine; `None` if no model is certain, or two are equally likely.
+/// The model with the most agreeing facts; `None` if no model has enough, or two have equally many.
 pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     let models = MODELS.iter();
     let mut candidates: Vec<(usize, &'static Model)> = models
@@ -53,9 +53,9 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     }
 }
 
-/// The facts that agree with a model; `None` if they are too few, or one contradicts it.
+/// The facts that agree with a model; `None` for too few facts or a contradiction.
 fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static str>> {
-    // every step tries every model, so checks without a topology come first
+    // every step tries every model, so checks that unpack no topology come first
     let is_recognisable = model.addresses || has_product(dmi, model);
     if !is_recognisable || contradicts(dmi, live, model) {
         return None;
@@ -65,7 +65,7 @@ fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static st
     (facts.len() >= 2 && is_named).then_some(facts)
 }
 
-/// True if DMI or GPUs exclude this machine.
+/// True if DMI or GPUs exclude `model`.
 pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let differs = |found: &Option<String>, known: Option<&str>| {
         let both = found.as_deref().zip(known);
@@ -75,7 +75,7 @@ pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let elsewhere = model.cloud.as_ref().is_some_and(|cloud| {
         differs(&dmi.vendor, cloud.vendor)
             || differs(&dmi.chassis_asset_tag, cloud.asset_tag)
-            // DMI of a cloud's virtual machine has its vendor or tag
+            // DMI of a cloud's virtual machine has the cloud's vendor or tag
             || names_another && dmi.vendor.is_none() && dmi.chassis_asset_tag.is_none()
     });
     let is_other = |gpu| is_of_kind(live, gpu, model) == Some(false);
@@ -110,8 +110,8 @@ pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree. Jobs and virtual machines may lack GPUs: then `None`, unless the GPUs that
-/// exist have the model's addresses.
+/// The facts that agree; `None` if `live` has fewer GPUs, as in a job or virtual machine, unless
+/// all have the model's addresses.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -205,8 +205,8 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     vec![Diagnostic::new(model.name, finding)]
 }
 
-/// The model's paths from GPUs to NICs that are nearer than on the live bus. A function that shares
-/// a switch on the live bus gets none: a bus that shows its switch hides no path of it.
+/// Paths from GPUs to NICs that are nearer in the model than on the live bus. A GPU or NIC that
+/// shares a switch on the live bus gets none: the bus then hides no path of the function.
 fn hidden_paths(
     live: &Topology,
     model: &Model,
@@ -236,7 +236,7 @@ fn hidden_paths(
             continue;
         }
         let path = modelled.path_type(gpu, nic);
-        // a live bus that knows both NUMA nodes decides between `Node` and `Sys`
+        // if both NUMA nodes are known, the live bus decides between `Node` and `Sys`
         let is_placed = |address| live.numa_node_of(address).is_some();
         let is_open = !is_placed(gpu) || !is_placed(nic);
         if path < shown && (path < PathType::Node || is_open) {

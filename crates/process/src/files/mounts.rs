@@ -48,7 +48,6 @@ struct Mount {
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// Skips lines of another form.
     pub(super) fn new(table: &str) -> Mounts {
         let mount = |line: &str| {
             let (mount, file_system) = line.split_once(" - ")?;

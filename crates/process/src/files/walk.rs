@@ -50,7 +50,7 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         let is_last = left.iter().all(String::is_empty);
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
-            // nothing asks a mount point: if the path goes on, it must be a directory
+            // a mount point needs no look-up: if the path goes on, it must be a directory
             _ if mounts.begins(&next) => Ok(if is_last {
                 FileKind::File
             } else {

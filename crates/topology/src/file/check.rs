@@ -1,5 +1,3 @@
-//! The checks that make a file's topology consistent.
-
 use super::*;
 use crate::{DeviceName, GpuVendor, PciParent, PciTree, Port, Pu};
 use std::collections::{BTreeMap, BTreeSet};

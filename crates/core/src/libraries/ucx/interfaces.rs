@@ -48,7 +48,7 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
     if routes.is_cut || addresses.is_cut || found.len() > MOST {
         return None;
     }
-    // a bridge to a gateway is the node's own network
+    // a bridge without a gateway connects containers of this node alone
     found.retain(|name, has_gateway| {
         is_running(read, name) != Some(false) && (*has_gateway || !is_bridge(read, name))
     });

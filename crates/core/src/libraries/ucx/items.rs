@@ -37,8 +37,9 @@ const ALL: Transports = Transports {
     gpu_initiated: Gda::LeftIn,
 };
 
-/// An item is a transport, an alias, or `\` and a transport's own name. A suffix `:aux` allows only
-/// connections (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
+/// An item is a transport, an alias, or `\` and a transport's own name. A suffix `:aux` admits the
+/// transport only for setting up connections (src/ucp/core/ucp_context.c
+/// `ucp_is_resource_in_transports_list`).
 pub fn transports(tls: Option<&str>) -> Transports {
     let Some(value) = tls.filter(|value| !value.is_empty() && *value != "all") else {
         return ALL;

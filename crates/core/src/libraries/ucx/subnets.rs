@@ -29,7 +29,7 @@ pub(super) struct Separated {
 }
 
 impl Separated {
-    /// `None` if every two GPUs share a subnet: each may have a NIC on both of two planes.
+    /// `None` if every two GPUs share a subnet, such as GPUs with a NIC on each of two planes.
     pub fn new(node: &Topology, map: &NodePlacement) -> Option<Separated> {
         let of_gpus = map.gpus.iter().filter_map(|gpu| of_gpu(node, map, gpu));
         let of_gpus: BTreeSet<Vec<Subnet>> = of_gpus.collect();

@@ -17,14 +17,13 @@ pub(super) struct Row<'a> {
     pub(super) wanted: bool,
     /// the NIC's PCI device id; NICs with equal ids hardly ever differ in vendor
     pub(super) device: Option<u16>,
-    /// the reason why the port does not work
     pub(super) failure: Option<String>,
-    /// true if the step's map has it as a rail
+    /// true if the port is a rail of the step's map
     pub(super) was_rail: bool,
     /// the physical function, if the NIC is a virtual one
     physfn: Option<PciAddress>,
     vfs: Option<u32>,
-    /// true if one of its virtual functions is a NIC of the node
+    /// true if a virtual function of this NIC is a NIC of the node
     shows_vf: bool,
     ascent: OnceCell<Ascent>,
 }
@@ -179,7 +178,6 @@ impl Row<'_> {
         self.address.card()
     }
 
-    /// The numbers of PCI function and port.
     pub(super) fn place_on_card(&self) -> (u8, u8) {
         (self.address.function, self.port.number)
     }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 /// The loss by a GPU's move, in the first respect in which the [`Score`]s differ.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Loss {
-    /// this GPU gets `there` instead of `here`, in Mbit/s, and no other GPU's gain outweighs that
+    /// GPU `gpu` gets `there` instead of `here`, in Mbit/s, and no other GPU's gain outweighs this
     Less { gpu: usize, there: u64, here: u64 },
     /// farther paths
     Path,
@@ -27,7 +27,7 @@ pub(crate) struct Score {
     pub(super) shares: Reverse<Vec<u64>>,
     /// number of paths of each kind, the farthest in the highest digit
     pub(super) path: u128,
-    /// sum of the squares of the rails' users
+    /// sum of the squares of the rails' numbers of users
     pub(super) users: u64,
 }
 
@@ -130,8 +130,8 @@ impl<'p> Solved<'p> {
         }
         let mut levels = there.shares.0.iter().zip(&score.shares.0);
         if let Some((&level, _)) = levels.find(|(after, before)| after != before) {
-            // reports the GPU that fell to `level` or below and has most; of equals, the GPU that
-            // moved
+            // reports the GPU with the largest share that fell to `level` or below; of equals, the
+            // GPU that moved
             let fallen =
                 (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
             let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));

@@ -72,7 +72,7 @@ impl Improving<'_> {
     }
 
     /// Moves a GPU from its rail number `slot` to `to`, or exchanges the two rails with a GPU that
-    /// has `to`; true if that gained.
+    /// has `to`; true if the change gained.
     fn try_rail(&mut self, gpu: usize, slot: usize, to: usize) -> bool {
         let rails = self.answer.rails_of[gpu];
         let Some(from) = rails.iter().nth(slot).filter(|_| !rails.contains(to)) else {
@@ -93,8 +93,8 @@ impl Improving<'_> {
         })
     }
 
-    /// Exchanges two rails among all GPUs that have one of them, if a GPU gets a better rail, or
-    /// the first GPU an earlier one; true if that gained.
+    /// Exchanges `from` and `to` among all GPUs that have one of the two, if some GPU gets a better
+    /// rail, or the first of these GPUs an earlier rail; true if the exchange gained.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
         let Solved {
             problem, rails_of, ..
@@ -130,8 +130,8 @@ impl Improving<'_> {
         open.contains(to) && !problem.is_decided(gpu)
     }
 
-    /// A quick test: false if the move hardly gains. The test may miss gains of other GPUs, since a
-    /// GPU with several rails can make up for a loss on one rail.
+    /// A quick test: false if the move hardly gains; gains of other GPUs may be missed. True for a
+    /// GPU with several rails, since it can make up for a loss on one rail.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {
@@ -174,7 +174,7 @@ impl Improving<'_> {
         self.is_gain(after.cmp(&before), moves)
     }
 
-    /// Makes these moves between two rails if they gain together; true if made.
+    /// Makes `moves` between two rails if they gain together; true if made.
     fn make_if_gain(&mut self, moves: &[Move]) -> bool {
         let before = self.answer.load.attempt(moves);
         for one in moves {

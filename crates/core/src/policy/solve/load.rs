@@ -10,7 +10,6 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// The load of a complete or partial answer.
 pub(crate) struct Load<'p> {
     problem: &'p Problem,
     /// `[link]`: its paths' bandwidths when alone, ascending, each with its number of paths
@@ -106,7 +105,7 @@ impl<'p> Load<'p> {
         self.joining[link] = level(capacity, owns, 1);
     }
 
-    /// `[gpu]`: the share of all its rails, in whole Mbit/s
+    /// `[gpu]`: its [`Load::total`]
     pub(crate) fn totals(&self, rails_of: &[RailSet]) -> Vec<u64> {
         let rails_of = rails_of.iter().enumerate();
         rails_of
@@ -147,8 +146,8 @@ impl<'p> Load<'p> {
     }
 }
 
-/// The most that each path gets of a link; `u64::MAX` if the link suffices for all. `owns` is as in
-/// [`Load`]; `greedy` is the number of additional paths of unlimited demand.
+/// The most that each path gets of a link; `u64::MAX` if the link suffices for all. `greedy`:
+/// number of additional paths of unlimited demand.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
     let mut left = capacity;
     let mut sharers = greedy + owns.iter().map(|(_, paths)| paths).sum::<u64>();

@@ -28,7 +28,7 @@ pub(crate) use problem::{KINDS, Problem};
 pub(crate) use rails::MOST_RAILS;
 pub use rails::RailSet;
 
-/// A good answer: each GPU has as many rails as it wants and the node has.
+/// A good answer: each GPU has as many rails as it wants, or all that it may have.
 pub(crate) fn solve(problem: &Problem) -> Solved<'_> {
     let near = start::nearest(problem);
     if near.is_ideal() {

@@ -18,7 +18,7 @@ pub(super) fn path_digit(kind: u8) -> u128 {
 struct Path {
     /// its bandwidth while no other path shares its links, in parts of a Mbit/s
     own: u64,
-    /// its first link in [`Problem::crossed`]
+    /// position of its first link in [`Problem::crossed`]
     first: u32,
     links: u8,
     /// 0 for the nearest, below [`KINDS`]
@@ -35,7 +35,7 @@ pub(crate) struct Problem {
     pub(super) capacities: Vec<u64>,
     /// `[gpu * rails + rail]`
     paths: Vec<Path>,
-    /// the links of all paths, one path after the other, the rail first
+    /// the links of all paths, one path after the other; a path's first link is its rail
     crossed: Vec<u16>,
 }
 
@@ -55,7 +55,7 @@ impl Problem {
         }
     }
 
-    /// Adds a link that several paths may cross, by its bandwidth in Mbit/s; returns its number.
+    /// Adds a link that several paths may cross; returns its number.
     pub(crate) fn add_link(&mut self, mbps: u64) -> u16 {
         self.capacities.push(mbps * PARTS);
         // a node has too few bridges and connections to come near the limit
@@ -74,7 +74,7 @@ impl Problem {
     ) {
         let (rail, first) = (self.paths.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
-        // mostly the narrowest, so that `Load::joining` ends early
+        // mostly the narrowest link: an early place lets `Load::joining` end early
         self.crossed.extend(between);
         self.crossed.extend_from_slice(of_gpu);
         // the link above two functions of one device is on both sides, and counts once

@@ -3,7 +3,7 @@
 /// The most rails of a node: the bits of a `u64`.
 pub(crate) const MOST_RAILS: usize = 64;
 
-/// Rails of a node, by their positions below [`MOST_RAILS`].
+/// Positions of rails, below [`MOST_RAILS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RailSet(u64);
 

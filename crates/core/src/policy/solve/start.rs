@@ -14,7 +14,7 @@ pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
         .iter()
         .flat_map(|rails| rails.iter())
         .for_each(|rail| users[rail] += 1);
-    // `[gpu][kind of path]`: its open rails, found once for all rounds
+    // `[gpu][kind of path]`: its open rails
     let mut of_kinds = vec![[RailSet::default(); KINDS as usize]; problem.gpus()];
     for (gpu, of_kinds) in of_kinds.iter_mut().enumerate() {
         for rail in problem.open[gpu].iter() {

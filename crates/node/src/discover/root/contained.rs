@@ -14,7 +14,7 @@ pub(super) struct Contained {
 }
 
 impl Contained {
-    /// The tree at `path`, or in its first subdirectory with `sys`, as archives often have.
+    /// The tree at `path`, or in the first subdirectory by name with `sys`, as in many archives.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
@@ -34,10 +34,10 @@ impl Contained {
 
     /// A directory's path without links, if that is below the base.
     ///
-    /// Resolves one name below the parent's path, which is mostly known; the kernel would look up
-    /// every part.
+    /// Resolves only the last name, below the parent in `directories`; `canonicalize` would look up
+    /// every name.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
-        /// Most parts of a path; the deepest read has 25.
+        /// Most names in a path; the deepest path read has 25.
         const MAX_PARTS: usize = 64;
         if let Some(known) = self.directories.borrow().get(path) {
             return known.clone();
@@ -62,7 +62,7 @@ impl Contained {
         place.starts_with(&self.base).then_some(place)
     }
 
-    /// As [`Contained::real`], for a path with no link but its last part.
+    /// As [`Contained::real`], for a path of which only the last name may be a link.
     fn inside(&self, place: PathBuf) -> Option<PathBuf> {
         match fs::symlink_metadata(&place).ok()?.is_symlink() {
             true => self.real(place),

@@ -25,7 +25,7 @@ pub struct Unreadable {
 #[derive(Debug)]
 pub enum Obstacle {
     System(io::Error),
-    /// the kind of file, which was not opened, and the expected kind
+    /// the kind of file found, and the expected kind
     Kind(&'static str, &'static str),
     /// longer than this number of bytes
     TooLong(usize),
@@ -104,7 +104,7 @@ fn open_followed(path: &Path) -> Result<File, Obstacle> {
 fn open(path: &Path, flags: i32) -> Result<File, Obstacle> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(flags).open(path)?;
-    // checks again: another file may have replaced the first
+    // checks again: another file may have replaced the checked one
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
