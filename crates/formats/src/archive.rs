@@ -65,10 +65,10 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
         };
         manifest.insert(&path, found);
     }
-    match manifest.iter().next() {
-        Some(_) => Ok(manifest),
-        None => Err(bad("a tar without `sys/` and `proc/`".to_string())),
+    if manifest.iter().next().is_none() {
+        return Err(bad("a tar without `sys/` and `proc/`".to_string()));
     }
+    Ok(manifest)
 }
 
 /// `some-machine/sys/class/net` -> `sys/class/net`; `None` for a path outside a captured tree.

@@ -1,9 +1,8 @@
 //! srun's CPU binding: distinguishes the user's `--cpu-bind` from a binding that srun derives.
 //!
 //! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/slurm_opt.c,
-//! `verify_hint`; src/srun/libsrun/opt.c). Half of the sites have `--hint=nomultithread` in their
-//! templates; the hint is no user's choice of CPUs. A task that we move keeps the hint: moves stay
-//! in the step's masks, which have one thread of each core.
+//! `verify_hint`; src/srun/libsrun/opt.c). `--hint=nomultithread` is no user's choice of CPUs. A task
+//! that we move keeps the hint: moves stay in the step's masks, which have one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
 //! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
@@ -54,7 +53,7 @@ const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 /// Slurm's `MAX_HET_JOB_COMPONENTS`.
 const MOST_COMPONENTS: u32 = 128;
 
-/// The variables of [`chosen`]: slurmstepd has srun's values, a task has slurmd's.
+/// The variables that [`chosen`] reads.
 pub const READ: [&str; 6] = [
     TYPE,
     LIST,

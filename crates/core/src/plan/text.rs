@@ -10,7 +10,7 @@ use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
     /// The task's lines under `verbose`: its placement, the variables set, and the reasons.
-    /// `others`, for the NIC column, names the NICs of lists that we did not set.
+    /// `others`, for the NIC column: libraries that use other NICs than planned.
     ///
     /// Each line begins with the task and its node, since srun mixes the lines of tasks.
     pub fn lines(&self, node_name: &str, others: &str) -> Vec<String> {

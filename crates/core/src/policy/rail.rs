@@ -19,7 +19,7 @@ struct Numbered {
 }
 
 pub(super) fn map_gpus(node: &Topology, map: &mut NodePlacement, wish: &Wish) -> Vec<GpuPlacement> {
-    let rails = rails_in_order(node, map, wish);
+    let rails = rail_order(node, map, wish);
     for (number, Numbered { name, usable }) in rails.iter().enumerate() {
         if usable.is_none() {
             let finding = format!("rail {number} is broken: {}", why_broken(map, name));
@@ -100,7 +100,7 @@ fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     node.gpus.iter().map(of_gpu).collect()
 }
 
-fn rails_in_order(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<Numbered> {
+fn rail_order(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<Numbered> {
     let rail = |rail: &Rail| Numbered {
         name: rail.to_string(),
         usable: map.rail_at(rail.at()),
@@ -132,7 +132,7 @@ pub(super) fn numbered_by_admin(
     if wish.admin.rails.is_empty() {
         return Vec::new();
     }
-    let numbered = rails_in_order(node, map, wish);
+    let numbered = rail_order(node, map, wish);
     let named = numbered.into_iter().filter_map(|rail| rail.usable);
     let mut order = Vec::new();
     for rail in named.chain(map.rail_indices()) {

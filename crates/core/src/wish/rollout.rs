@@ -39,7 +39,7 @@ impl Rollout {
 
     /// True if the job is in the share; if so, the job is in every larger share.
     pub fn has(self, job: u32) -> bool {
-        percentile(job) < self.percent
+        hash(job) < self.percent
     }
 
     /// `default=` for a job: outside the share, `off` or `observe`. A `default=` that places no
@@ -73,7 +73,7 @@ fn percent(text: &str) -> Option<u8> {
 ///
 /// The factor is 2^32 over the golden ratio, which spreads consecutive ids about as evenly as
 /// possible (Knuth, The Art of Computer Programming, volume 3, section 6.4).
-fn percentile(job: u32) -> u8 {
+fn hash(job: u32) -> u8 {
     let spread = job.wrapping_mul(2_654_435_761);
     // below 100
     ((u64::from(spread) * 100) >> 32) as u8
@@ -148,8 +148,8 @@ mod tests {
             (67_043_327, 67),
         ] {
             let by_hand = (u64::from(job) * 2_654_435_761 % 4_294_967_296) * 100 / 4_294_967_296;
-            assert_eq!(u64::from(percentile(job)), by_hand, "job {job}");
-            assert_eq!(percentile(job), expected, "job {job}");
+            assert_eq!(u64::from(hash(job)), by_hand, "job {job}");
+            assert_eq!(hash(job), expected, "job {job}");
         }
     }
 

@@ -8,8 +8,7 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` (testing) writes these files for a snapshot of a model, a matrix or a
-//! topology file. Live discovery does not read them.
+//! `synthesise` (testing) writes these files. Live discovery does not read them.
 
 use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};
