@@ -1,3 +1,5 @@
+//! Reads the node file if it is current.
+
 use super::cache::{self, NodeFile};
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
 use crate::discover::root::{Author, Root, Unreadable, read_unlinked};

@@ -1,3 +1,5 @@
+//! GPUs, NICs, ports.
+
 use super::text::{display_as_serialized, unless_default};
 use super::{DeviceName, Network, PciAddress, SubnetPrefix};
 use serde::{Deserialize, Serialize};

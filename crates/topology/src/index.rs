@@ -1,3 +1,5 @@
+//! Indices of GPUs, NICs and ports.
+
 use super::{Gpu, Nic, Port, Topology};
 
 macro_rules! index {

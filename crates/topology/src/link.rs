@@ -1,3 +1,5 @@
+//! PCIe links: speed, width and bandwidth.
+
 use super::text::serde_as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;

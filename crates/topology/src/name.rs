@@ -1,3 +1,5 @@
+//! Device names.
+
 use super::text::serde_as_text;
 use std::borrow::Borrow;
 use std::fmt;

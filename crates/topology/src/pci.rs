@@ -1,3 +1,5 @@
+//! PCI functions, and the bridges and links above them.
+
 use super::bitmap::CpuSet;
 use super::link::PcieLink;
 use super::text::{self, hex, serde_as_text};

@@ -1,3 +1,5 @@
+//! The source of a node, and the facts to read.
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
     /// this system's `/sys` and `/proc`

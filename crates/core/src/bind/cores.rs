@@ -133,7 +133,10 @@ impl<'a> StepCores<'a> {
             .collect::<Option<Vec<NodeSet>>>()
             .ok_or("which GPU each task has is not certain")?;
         let is_known = !nodes_of_task.is_empty();
+        // far parts must not raise the mean distance
+        let away = |numa| tasks.distance(&node.cpus_of(&[numa].into_iter().collect()), near);
         let own = reached(near, id);
+        let nearest = own.iter().map(away).min();
         let shares = LeastShares::new(tasks);
         let mut parts = vec![CpuSet::new(); tasks.len()];
         for numa in nodes.iter() {
@@ -149,7 +152,7 @@ impl<'a> StepCores<'a> {
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);
             }
-            if is_known || own.contains(numa) {
+            if is_known || own.contains(numa) && Some(away(numa)) == nearest {
                 for (id, part) in sharers.into_iter().zip(&here) {
                     parts[id].add(part);
                 }

@@ -43,7 +43,6 @@ fn out_of_reach(notes: &mut Notes, why: String) -> Decided {
     far(notes, why)
 }
 
-/// The task's placement without its NICs.
 pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
     let &Situation {
         topology,

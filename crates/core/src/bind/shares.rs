@@ -1,7 +1,4 @@
 //! Max-min fair shares: the CPUs that each task of a step has while all tasks run.
-//!
-//! A task with a smaller share is worse off, whatever its mask: eight tasks on one mask of eight
-//! CPUs have one CPU each.
 
 use super::tasks::union;
 use crate::topology::CpuSet;
@@ -68,7 +65,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
 /// The CPUs in the masks of exactly these groups. A node has few classes, even with many CPUs.
 struct Class {
     groups: Vec<usize>,
-    /// number of CPUs that no group has yet
+    /// CPUs that no group has yet
     cpus: usize,
 }
 

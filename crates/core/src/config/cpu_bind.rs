@@ -29,7 +29,6 @@ use crate::topology::CpuSet;
 
 /// The plugin in srun sets one of the words below; no task sees the variable.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
-/// The user named a binding.
 pub const CHOSEN: &str = "chosen";
 /// The user named no binding; srun derived one.
 const IMPLIED: &str = "implied";
@@ -44,7 +43,6 @@ pub const OF_COMPONENT: &str = "component";
 
 /// The type of binding: slurmstepd has srun's value, a task has slurmd's.
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
-/// The masks or CPUs of [`TYPE`].
 pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 
 /// srun's input variable for `--cpu-bind`.
@@ -53,7 +51,6 @@ const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 /// Slurm's `MAX_HET_JOB_COMPONENTS`.
 const MOST_COMPONENTS: u32 = 128;
 
-/// The variables that [`chosen`] reads.
 pub const READ: [&str; 6] = [
     TYPE,
     LIST,

@@ -47,7 +47,6 @@ impl Spec {
         }
     }
 
-    /// The help, then the level's limit.
     pub fn sentence(&self) -> String {
         let limit = match self.level {
             AdminLevel::Partition => "",
@@ -58,7 +57,6 @@ impl Spec {
     }
 }
 
-/// In the order of the help text.
 pub const WORDS: &[Spec] = &[
     option(
         "closest",
@@ -152,7 +150,6 @@ pub const WORDS: &[Spec] = &[
     ),
 ];
 
-/// In the order of the help text.
 pub const ARGUMENTS: &[Spec] = &[
     option(
         "default",

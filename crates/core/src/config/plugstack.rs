@@ -16,7 +16,6 @@ use std::path::PathBuf;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PluginLine {
-    /// file and line number
     pub place: String,
     /// true for `required`, false for `optional`
     pub is_required: bool,
@@ -48,7 +47,6 @@ struct Layer {
     default: Words,
     /// lists, sources and variables that this layer has set
     named: BTreeSet<String>,
-    /// count of unknown arguments and words
     unknown: usize,
 }
 

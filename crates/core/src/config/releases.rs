@@ -23,7 +23,6 @@ const fn release(api: i64, major: u32, minor: u32) -> Release {
     Release { api, major, minor }
 }
 
-/// Oldest first.
 pub const RELEASES: [Release; 9] = [
     release(38, 22, 5),
     release(39, 23, 2),

@@ -15,7 +15,6 @@ const MAX_BYTES: usize = 1024;
 pub enum BadWord {
     /// not in the option table; `Display` adds a suggestion
     Unknown(String),
-    /// the whole message
     Misplaced(String),
 }
 

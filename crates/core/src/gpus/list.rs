@@ -8,7 +8,6 @@ use crate::topology::{GpuIndex, Topology};
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 /// `PCI_BUS_ID` means PCI order; by default CUDA lists the fastest GPU first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
-/// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
 /// AMD's list for HIP programs; its numbers count [`ROCR`]'s GPUs.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
@@ -20,7 +19,6 @@ pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 pub(super) struct Listed {
     /// each once, in the list's order
     pub gpus: Vec<GpuIndex>,
-    /// true if a UUID named a GPU
     pub by_uuid: bool,
     /// UUIDs that the node does not know, but a GPU may have
     pub unknown: Vec<String>,

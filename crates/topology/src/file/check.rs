@@ -1,3 +1,5 @@
+//! The checks that make a file's topology consistent.
+
 use super::*;
 use crate::{DeviceName, GpuVendor, PciParent, PciTree, Port, Pu};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+//! The rows of `pus` in a topology file.
+
 use super::check::{Result, at_most, once, wrong};
 use super::{Core, MAX_CORES};
 use crate::{Bitmap, Pu};

@@ -323,6 +323,15 @@ fn a_task_beside_one_with_cores_of_its_own_does_not_come_farther() {
 }
 
 #[test]
+fn a_task_without_a_cpu_near_its_unknown_gpu_has_its_seat_on_the_nearest_numa_nodes() {
+    let masks = ["0-3,9-11,13-14,19,21-22,24-27,30-32,34,40-41,43-46,49,58,62"; 2];
+    let played = mapped(machine(2, 4, 4, 8), masks, [1, 4]).asking(1);
+    assert_no_worse(&played.with(|played| {
+        (played.rule, played.bind) = (per_task(), Bind::Core);
+    }));
+}
+
+#[test]
 fn a_core_to_oneself_is_not_changed_for_half_of_one_where_the_nodes_cores_were_not_read() {
     // `--hint=multithread`: three cores, of which the last has one task; tasks 0 and 4 have their
     // GPUs on the other socket
