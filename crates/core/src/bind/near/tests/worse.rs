@@ -314,21 +314,17 @@ proptest! {
 }
 
 #[test]
-fn a_task_beside_one_with_cores_of_its_own_does_not_come_farther() {
-    let masks = ["2-4,6,8-9,13,15,19-22,25,28-29,31"; 2];
-    let played = mapped(machine(2, 4, 2, 8), masks, [0, 1]).asking(1);
-    assert_no_worse(&played.with(|played| {
-        (played.rule, played.bind) = (per_task(), Bind::Core);
-    }));
-}
-
-#[test]
-fn a_task_without_a_cpu_near_its_unknown_gpu_has_its_seat_on_the_nearest_numa_nodes() {
-    let masks = ["0-3,9-11,13-14,19,21-22,24-27,30-32,34,40-41,43-46,49,58,62"; 2];
-    let played = mapped(machine(2, 4, 4, 8), masks, [1, 4]).asking(1);
-    assert_no_worse(&played.with(|played| {
-        (played.rule, played.bind) = (per_task(), Bind::Core);
-    }));
+fn under_bind_core_no_task_comes_farther_from_its_gpu_though_no_cpu_is_near() {
+    let (few, most) = (
+        "2-4,6,8-9,13,15,19-22,25,28-29,31",
+        "0-3,9-11,13-14,19,21-22,24-27,30-32,34,40-41,43-46,49,58,62",
+    );
+    for (cores, mask, gpus) in [(2, few, [0, 1]), (4, most, [1, 4])] {
+        let played = mapped(machine(2, 4, cores, 8), [mask; 2], gpus).asking(1);
+        assert_no_worse(&played.with(|played| {
+            (played.rule, played.bind) = (per_task(), Bind::Core);
+        }));
+    }
 }
 
 #[test]
