@@ -47,7 +47,7 @@ pub fn skip(reason: impl Into<String>) -> ! {
     panic_any(Skipped(reason.into()))
 }
 
-/// Where and why the last panic was: the hook notes it, the runner prints it.
+/// Place and reason of the last panic: the hook notes it, the runner prints it.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Runs cases and counts.
@@ -79,7 +79,7 @@ impl Tally {
         self.words.is_empty() || self.words.iter().any(|word| name.contains(word))
     }
 
-    /// What `make` returns; why it did not, if it panicked.
+    /// The value of `make`, or its panic's reason.
     pub fn caught<T>(make: impl FnOnce() -> T) -> Result<T, String> {
         catch_unwind(AssertUnwindSafe(make)).map_err(|_| LAST_PANIC.lock().unwrap().clone())
     }

@@ -144,7 +144,7 @@ impl Guest {
         tasks.iter().filter(is_far).count()
     }
 
-    /// Is the task on its GPU's NUMA node, with CPUs, policy and pages?
+    /// True if the task's CPUs, policy and pages are on its GPU's NUMA node.
     pub fn is_near(&self, task: &Task) -> bool {
         let gpu = self.gpu_of(task);
         task.cpus().is_subset(&gpu.cpus)
@@ -152,7 +152,7 @@ impl Guest {
             && self.has_near_pages(task)
     }
 
-    /// Are all of its pages there?
+    /// True if all of its pages are there.
     pub fn has_near_pages(&self, task: &Task) -> bool {
         task.node_of_its_pages() == Some(self.gpu_of(task).numa_node)
     }
@@ -177,7 +177,7 @@ impl Guest {
         nearest.map(|nic| format!("{}:1", nic.name)).collect()
     }
 
-    /// Are all of a task's NICs nearest to one of its GPUs, and is one of them for each?
+    /// True if each of a task's NICs is nearest to one of its GPUs, and each GPU has one.
     pub fn has_nearest_nics(&self, task: &Task) -> bool {
         let (ucx, gpus) = (task.ucx(), self.gpus_of(task));
         let near = gpus.iter().map(|gpu| self.nearest_nics(&self.gpus[*gpu]));
@@ -188,7 +188,7 @@ impl Guest {
     }
 }
 
-/// How many folders two paths share.
+/// The number of folders that two paths share.
 pub fn common(one: &Path, other: &Path) -> usize {
     let pairs = one.iter().zip(other);
     pairs.take_while(|(one, other)| one == other).count()

@@ -328,7 +328,7 @@ impl<'w> Bed<'w> {
         String::from_utf8_lossy(text.get(start..).unwrap_or_default()).into_owned()
     }
 
-    /// How often it has a text.
+    /// The number of times that it has a text.
     pub fn logged(&self, node: &str, text: &str) -> usize {
         self.log(node).matches(text).count()
     }

@@ -174,7 +174,7 @@ fn check(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile)
     }
 }
 
-/// Is the variable there, and no value of a step around this one?
+/// True if the variable is there, and no value of a step around this one.
 fn is_users(present: &Present, name: &str) -> bool {
     let said = present.get(marker::NAME).map_or("", String::as_str);
     let marker = Marker::parse(said, |_| true);

@@ -183,7 +183,7 @@ mod tests {
     const A: &str = "0000:1b:00.0";
     const B: &str = "0000:2b:00.0";
 
-    /// What drivers show of their GPUs, `!` where one failed, and what the task was given.
+    /// The GPUs that drivers show, `!` where one failed, and those that the task was given.
     #[track_caller]
     fn judged(drivers: &[&[&str]], taken: Option<&[&str]>, expected: Identity) {
         let drivers = drivers.iter().zip(["cuda", "hip"]);

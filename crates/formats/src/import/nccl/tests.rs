@@ -179,7 +179,7 @@ fn ranks_that_share_a_gpu_are_one_gpu_and_parts_with_an_index_each_are_several()
     assert_eq!(two(["dev=\"0\"", "dev=\"1\""]), [Some(0), Some(1)]);
 }
 
-/// What stands inside of `<system>`, the finding's subject, and a part of it.
+/// The text inside of `<system>`, the finding's subject, and a part of it.
 const REPAIRED: &str = r#"
 <cpu numaid="0"><nic><net dev="3"/></nic></cpu> => `net3`: => this one is invented
 <cpu numaid="0"><nic><net name="a,b"/></nic></cpu> => `a,b`: => this NIC is left out
