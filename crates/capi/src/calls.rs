@@ -327,6 +327,7 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
     ))
 }
 
+/// The plan of the wish on this node or a described one, and what else `step` makes of it.
 fn session_of<T>(
     wish: Wish,
     described: Option<Described>,

@@ -49,12 +49,14 @@ pub(crate) struct Request {
     #[serde(default)]
     alone_on_node: bool,
     pub(crate) task: Option<u32>,
+    /// the number of the process that asks, among how many on its node
     pub(crate) local_rank: Option<u32>,
     pub(crate) local_size: Option<u32>,
     #[serde(default)]
     pub(crate) environment: Present,
     #[serde(default, rename = "as")]
     pub(crate) form: Form,
+    /// a format of `nic-placement map`
     pub(crate) map: Option<String>,
     /// ignored: requests to 1.0 named the host of a rankfile
     #[serde(rename = "host")]
@@ -149,6 +151,7 @@ impl Request {
         Ok((request, described))
     }
 
+    /// The GPUs that the launcher may use, in its order; all where it does not say.
     pub(crate) fn gpus(&self, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
         match &self.gpus {
             None => Ok(topology.gpu_indices().collect()),
@@ -156,6 +159,7 @@ impl Request {
         }
     }
 
+    /// The step on this node; `cpus` are those where the request does not say.
     pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<StepRequest, Failure> {
         let split = match (&self.lists, self.gpus_per_task) {
             (Some(_), Some(_)) => {

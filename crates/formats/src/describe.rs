@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// The node that `--machine` or `--topology` means, or this one.
 pub fn read_node(
     source: &NodeSource,
     scope: Scope,
@@ -25,6 +26,7 @@ pub fn read_node(
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
+/// GPUs of `rocm-smi` or `amd-smi`, and NICs of `rdma link` or `ibdev2netdev`.
 pub fn read_with_links(gpus: &str, links: &str) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
     let bad = |problem| NoTopology::Bad(format!("{gpus}` and `{links}"), problem);
     let (text, beside) = (contents(gpus)?, contents(links)?);
@@ -90,6 +92,7 @@ fn unpack(packer: &str, program: &str) -> String {
     format!("{packer} packed it: `{program} FILE | nic-placement show --topology -` reads it")
 }
 
+/// `None` where the node was described otherwise, or cannot be read.
 pub fn root_of(source: &NodeSource) -> Option<Root> {
     match source {
         NodeSource::Live => Some(Root::live()),

@@ -4,10 +4,12 @@ pub use nic_placement_topology::file::*;
 use nic_placement_topology::{Bitmap, Pu, Topology, package_of, threads_by_core};
 use serde_json::{Value, json};
 
+/// Field names in written order.
 const ORDER: &str = "format version name sources processor numa_nodes os_index cpus distances package core pus cores step \
     pci gpus nics paths kind address number state rate_mbps link_layer phys_state netdev subnet gid_type default_route networks \
     routes_elsewhere other_namespace partition arch vendor family minor uuid model runtime_index mig_instances role uverbs \
     netdevs guid card ports gpu nic path";
+/// Lists that are left out if empty.
 const LEFT_OUT: [&str; 5] = ["sources", "distances", "paths", "netdevs", "networks"];
 
 /// A line for each core, PCI function, GPU and NIC; [`from_json`] reads it back unless the
@@ -101,6 +103,7 @@ fn rows(pus: &[Pu]) -> Value {
     }).collect()
 }
 
+/// The positive step from `low` to `high`, if all members have it.
 fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     let step = high.first()?.checked_sub(low.first()?)?;
     let same = low.iter().map(|low| low + step).eq(high.iter());

@@ -18,11 +18,14 @@ use nic_placement_node::discover::manifest::{Entry, Manifest, normalise};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
+/// The first line of every manifest.
 pub(crate) const HEADER: &str = "# nic-placement machine 1";
 /// Entries, at most: a node of 8192 CPUs makes 25,000.
 const MAX_ENTRIES: usize = 100_000;
+/// Bytes of a manifest's text, at most.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
+/// The reason why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadText {
     /// line, from 1; 0 for the text as a whole
@@ -154,6 +157,7 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
     Ok(manifest)
 }
 
+/// The first path below a directory, at any depth.
 fn first_below<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
     let prefix = format!("{path}/");
     let (first, _) = manifest.entries.range(prefix.clone()..).next()?;

@@ -45,6 +45,7 @@ pub fn make(
     Ok((file, diagnostics))
 }
 
+/// The same bytes for the same node.
 pub fn to_bytes(node: &NodeFile) -> Vec<u8> {
     // this cannot fail: each list's length is known, and a Vec takes all bytes
     sealed(&postcard::to_allocvec(node).expect("a node can always be written"))

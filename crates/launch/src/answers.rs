@@ -88,6 +88,7 @@ struct ExplainedGpu<'a> {
     index: usize,
     address: Option<String>,
     pairs: Vec<PairOf<'a>>,
+    /// of a task with this GPU alone
     shortfalls: Vec<String>,
     fails: bool,
 }

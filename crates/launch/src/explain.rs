@@ -39,6 +39,7 @@ pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
 ];
 
 pub trait Explain {
+    /// As [`pairs`].
     fn explain(&self, gpu: GpuIndex) -> Vec<Pair>;
 }
 
@@ -48,6 +49,7 @@ impl Explain for Plan {
     }
 }
 
+/// Its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
     let rails_of: Vec<RailSet> = map
         .gpus

@@ -17,6 +17,7 @@ impl fmt::Display for BadGpuList {
     }
 }
 
+/// GPUs of a list such as `0-3,5` or PCI addresses, in the order given.
 pub fn gpus_named(node: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
     let (name, count) = (&node.name, node.gpus.len());
     let mut gpus: Vec<GpuIndex> = Vec::new();

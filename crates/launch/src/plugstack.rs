@@ -118,6 +118,7 @@ fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     })
 }
 
+/// The path of plugstack.conf: what slurm.conf says, else beside slurm.conf.
 pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = found_slurm_conf(variable);
     text(&slurm_conf)
@@ -134,6 +135,7 @@ pub const USUAL: &str = "/etc/slurm/slurm.conf";
 /// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
+/// `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
     let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
@@ -153,6 +155,7 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
 
 #[derive(Default)]
 pub struct PluginLines {
+    /// lines that load plugins, in the order in which Slurm loads them
     pub lines: Vec<PluginLine>,
     pub findings: Vec<Diagnostic>,
     pub files: Vec<PathBuf>,

@@ -24,6 +24,7 @@ const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M c
     task-epilog= task-prolog= threads-per-core= time=t time-min= tmp= unbuffered.u verbose.v wait=W wckey= \
     x11?";
 
+/// The last value of each option.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SrunLine {
     values: BTreeMap<&'static str, String>,
@@ -59,6 +60,7 @@ impl SrunLine {
         }
     }
 
+    /// Takes the first option of a word; returns its kind in `OPTIONS`.
     fn take(&mut self, word: &str, rest: &mut Iter<'_, String>) -> Result<char, String> {
         let letter = word[1..].chars().next().filter(|letter| *letter != '-');
         let (said, attached) = match letter {

@@ -12,9 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "kebab-case")]
 pub enum NoFigure {
     NoCounter,
+    /// the later reading is the smaller
     WentBackwards,
+    /// a counter of 32 bits is at its end
     AtItsEnd,
     NoAnswer,
+    /// only one of the two readings has it
     CameOrWent,
 }
 
@@ -76,6 +79,7 @@ pub struct Planned {
     pub(crate) tasks: BTreeSet<String>,
 }
 
+/// A plan, by `mlx5_0:1`.
 pub type PlannedNics = BTreeMap<String, Planned>;
 
 /// The NICs that the tasks' markers name; without a placed task the node's.
@@ -134,6 +138,7 @@ pub struct NicTraffic {
 pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
 
 impl NicTraffic {
+    /// By RDMA if that is counted, else by TCP.
     pub fn sent(&self) -> u64 {
         [self.rdma, self.tcp]
             .into_iter()
@@ -154,6 +159,7 @@ pub struct Shares {
     pub tcp: u64,
     /// NICs of the plan that carried next to nothing while others carried something
     pub idle: Vec<String>,
+    /// NICs whose bytes by RDMA are not known
     pub unknown: Vec<String>,
 }
 
@@ -202,6 +208,7 @@ impl Traffic {
         }
     }
 
+    /// Findings by the figures alone.
     pub fn notes(&self) -> Vec<String> {
         let mut missing: BTreeMap<NoFigure, Vec<&str>> = BTreeMap::new();
         for nic in &self.nics {

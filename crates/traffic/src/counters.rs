@@ -91,10 +91,12 @@ impl Counter {
         self.sent.join(" + ")
     }
 
+    /// True if node_exporter's own collector reads it.
     pub fn is_exported(&self) -> bool {
         self.folder != OWN
     }
 
+    /// The sum of files, and true if one is at the end of 32 bits.
     fn sum(&self, files: Names, read: &dyn Fn(&str) -> Option<String>) -> Option<(u64, bool)> {
         let (mut sum, mut is_at_end) = (0u64, false);
         for name in files {
@@ -168,6 +170,7 @@ impl PartialOrd for CountedPort {
 pub struct Count {
     pub sent: u64,
     pub received: u64,
+    /// true if one of them is at the end of 32 bits, where it stays
     pub(crate) is_at_end: bool,
 }
 
@@ -182,6 +185,7 @@ pub struct PortCounts {
 
 pub type Sample = BTreeMap<CountedPort, PortCounts>;
 
+/// The port's counter and its value. `read` reads a file below `ports/N`.
 pub fn rdma(
     driver: Option<&str>,
     read: &dyn Fn(&str) -> Option<String>,
@@ -204,6 +208,7 @@ pub fn rdma(
     })
 }
 
+/// An interface's count. `read` reads a file of its `statistics`.
 pub fn interface(read: &dyn Fn(&str) -> Option<String>) -> Option<Count> {
     let value = |file: &str| number(&read(file)?);
     Some(Count {

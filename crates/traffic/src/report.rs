@@ -75,7 +75,9 @@ pub struct Merged {
     pub seconds: f64,
     pub failed: BTreeSet<String>,
     pub tasks: BTreeMap<Verdict, usize>,
+    /// nodes that reported more than once: the first report counts
     pub twice: BTreeSet<String>,
+    /// each note, with the number of nodes
     pub notes: BTreeMap<String, usize>,
 }
 
@@ -84,7 +86,9 @@ pub struct Sum {
     pub planned_on: usize,
     pub counted_on: usize,
     pub rdma: Bytes,
+    /// on the node where least left
     pub least_sent: Option<u64>,
+    /// on the node where most left
     pub most_sent: Option<u64>,
     pub tcp_sent: u64,
     pub is_rdma: bool,

@@ -16,6 +16,7 @@ pub enum Objects {
     Devices,
     /// the kernel asks the device for the state of each
     QueuePairs,
+    /// registered memory
     Regions,
     Domains,
     /// one for each time that a process opened the device; since Linux 5.15
@@ -32,6 +33,7 @@ const KERNEL_NAME: u16 = 29;
 const DOMAIN: u16 = 60;
 const CONTEXT: u16 = 64;
 
+/// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
 
 impl Objects {
@@ -130,6 +132,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+/// Attributes with their numbers; one that is cut off ends them.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
     const NUMBER: u16 = 0x3fff;

@@ -6,6 +6,7 @@ use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::topology::{CpuSet, DeviceName, PciAddress};
 
+/// GPUs, or NICs, of one task: a node has fewer.
 const MAX_DEVICES: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +52,7 @@ impl Numbers {
 pub struct Marked {
     pub gpus: Vec<PciAddress>,
     pub nics: Vec<String>,
+    /// the CPUs to which it was bound, if it was
     pub cpus: Option<CpuSet>,
 }
 

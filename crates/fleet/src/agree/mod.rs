@@ -51,6 +51,7 @@ pub struct Compared {
     /// the word of most nodes; of two as common that with fewer NICs left out
     pub usual: Agreement,
     pub alike: usize,
+    /// in order of the nodes' names
     pub dissents: Vec<Dissent>,
 }
 
@@ -64,6 +65,7 @@ impl Compared {
     }
 }
 
+/// Compares words; `None` without any. A node with two words is in two groups.
 pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
     let mut groups: BTreeMap<String, (Agreement, BTreeSet<String>)> = BTreeMap::new();
     let mut all = BTreeSet::new();
@@ -170,6 +172,7 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
 }
 
+/// NICs that are left out either here alone or of the others alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
     let only_here = here
@@ -200,6 +203,7 @@ fn by_subnets<'a>(here: &'a [RailWord], usual: &[RailWord]) -> Option<Vec<&'a Ra
     order.filter(|_| of.len() == here.len())
 }
 
+/// `mlx5_0:1 mlx5_1:1`
 fn names(rails: &[RailWord]) -> String {
     rails
         .iter()

@@ -19,6 +19,7 @@ pub enum Class {
     Gpu,
     /// a NIC, by its PCI function, else its name
     Nic,
+    /// a finding of `check`, by its text
     Finding,
 }
 
@@ -79,6 +80,7 @@ impl Inventory {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
 
+    /// Devices that one has and the other lacks: a replaced device counts once.
     pub(super) fn distance(&self, other: &Inventory) -> usize {
         differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
     }
@@ -99,6 +101,7 @@ pub(super) struct NodeFacts {
     pub(super) facts: BTreeMap<Key, String>,
 }
 
+/// The error says why it cannot be compared.
 pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Digits of a number in a name, at most: what a 64-bit integer holds.
 const MOST_DIGITS: usize = 18;
 
+/// A name around its last number: what stands before it, its digits, what stands behind.
 fn parts(name: &str) -> Option<(&str, &str, &str)> {
     let end = name.rfind(|letter: char| letter.is_ascii_digit())? + 1;
     let start = name[..end]

@@ -54,8 +54,11 @@ pub struct Difference {
     /// such as `mlx5_3 (0000:5e:00.0)`
     pub subject: String,
     pub what: String,
+    /// the node's value; `None` for nothing
     pub here: Option<String>,
+    /// the value of most nodes of the kind
     pub kind: Option<String>,
+    /// the number of nodes with that value
     pub shared_by: usize,
 }
 
@@ -77,6 +80,7 @@ pub struct Bad {
 }
 
 impl Audited {
+    /// `bad` are the first of `bad_count` pieces of the input that are no reports.
     pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
         /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;

@@ -30,8 +30,10 @@ const MAX_TEXTS: usize = 64 << 20;
 const MAX_KEPT: usize = 4 << 20;
 const MAX_NODES: usize = 1 << 20;
 
+/// Values that occur again and again, each once.
 type Pool<T> = IndexSet<T>;
 
+/// The value's number in its pool; `used` counts its bytes if it is new.
 fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usize) -> u32 {
     let (number, is_new) = pool.insert_full(one);
     *used += if is_new {

@@ -119,6 +119,7 @@ pub struct GpuReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicReport {
+    /// the device's name, such as `mlx5_0`
     pub name: String,
     /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
     pub kind: String,
@@ -152,6 +153,7 @@ pub struct PortReport {
     pub number: u8,
     /// `active`, `down`, `init`, `armed`, `unknown`
     pub state: String,
+    /// Mbit/s
     pub rate_mbps: Option<u64>,
     pub link_layer: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -77,6 +77,7 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
 #[derive(Default)]
 struct Splitter {
     line: u64,
+    /// by the label of `srun -l`
     open: BTreeMap<Option<u64>, OpenDocument>,
     held: usize,
     labelled: bool,

@@ -4,6 +4,7 @@
 
 use std::iter::successors;
 
+/// Bytes of it, with the extended part.
 pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;

@@ -38,6 +38,7 @@ pub(crate) struct Machine {
     pub(crate) is_a_clouds: bool,
     /// devices of the model that the node lacks; true: the bus has a function at that address
     pub(crate) missing: Vec<(Missing, bool)>,
+    /// the number of GPUs in machines of this product
     pub(crate) gpus: Option<usize>,
 }
 
@@ -54,6 +55,7 @@ pub(crate) struct Function {
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) mads: usize,
+    /// the calling user's access to its device node, if it was tried
     pub(crate) access: Option<DeviceAccess>,
 }
 
@@ -91,6 +93,7 @@ pub struct Caller {
 pub struct Installation {
     /// the release that Slurm's programs print; the inner `None` if none prints one
     pub slurm: Option<Option<String>>,
+    /// `None` where it was not looked for
     pub plugstack: Option<Plugstack>,
     pub words: Vec<Diagnostic>,
     /// why no step is placed here; `true` where the configuration file is refused, `false` where
@@ -115,6 +118,7 @@ pub struct Unasked {
 }
 
 impl Unasked {
+    /// The words without their place, to be compared with other nodes.
     pub fn text(&self) -> String {
         let said: Vec<&str> = self
             .said

@@ -41,6 +41,7 @@ fn unknown(why: &str) -> Result<&'static str, Answer> {
     Err(Answer::Unknown(why.to_string()))
 }
 
+/// The NIC driver's access to the GPU's memory, or the reason why it has none.
 fn memory(
     subject: &Examined,
     facts: &HostFacts,
@@ -198,6 +199,7 @@ pub fn gpudirect(subject: &Examined) -> Verdicts {
             ));
     }
     let verdict = |(answer, pairs): (Answer, Vec<String>)| {
+        /// Pairs of one line, at most: a node of eight GPUs with two NICs each.
         const SHOWN: usize = 16;
         let names = first_of(&pairs, SHOWN);
         match answer {

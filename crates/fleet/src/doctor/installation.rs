@@ -238,6 +238,7 @@ pub(super) fn configuration(subject: &Examined) -> Verdicts {
     verdicts
 }
 
+/// `None` if neither the plugin's line nor the configuration file has it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
     let said: Vec<String> = unasked
         .said

@@ -11,6 +11,7 @@ use nic_placement_core::topology::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A link: the function at its lower end, and what it runs at and could run at.
 struct Segment<'a> {
     child: &'a PciFunction,
     now: LinkRate,
@@ -45,6 +46,7 @@ struct Slow {
     is_gpus: bool,
 }
 
+/// By the address of the lower end.
 fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
     let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
     let gpus = node.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
@@ -75,6 +77,7 @@ fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
     found
 }
 
+/// The most lanes that a link of a GPU like this one has.
 fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
     let device = |address: PciAddress| node.pci.get(address).map(|of| (of.vendor, of.device));
     node.pci

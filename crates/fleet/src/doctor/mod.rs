@@ -85,6 +85,7 @@ impl Verdict {
     }
 }
 
+/// In the table's order, of the checks that are not switched off.
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
@@ -114,6 +115,7 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
+/// The verdicts, or without any the good one.
 fn or_ok(verdicts: Verdicts, good: Option<impl ToString>) -> Verdicts {
     match good {
         Some(text) if verdicts.is_empty() => vec![ok(text)],

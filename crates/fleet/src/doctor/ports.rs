@@ -71,8 +71,10 @@ pub fn nic_slower(subject: &Examined) -> Verdicts {
         .collect()
 }
 
+/// PCI device, number of ports and purpose, alike on sibling cards.
 type Kind = (Option<u16>, usize, Option<String>);
 
+/// A card: all functions of one device.
 #[derive(Default)]
 struct Card<'a> {
     kind: Kind,

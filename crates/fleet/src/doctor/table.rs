@@ -11,6 +11,7 @@ pub(super) const PAGE: &str = include_str!("checks.txt");
 
 type Judge = fn(&Examined) -> Verdicts;
 
+/// The function of each check, in the order in which checks are printed.
 const JUDGES: [(&str, Judge); 34] = [
     (Check::RELEASE, installation::slurm),
     ("plugstack", installation::plugstack),

@@ -185,6 +185,7 @@ impl<'a> Faults<'a> {
     }
 }
 
+/// A node's NICs in the order of the rails that they are on, for `rails=`.
 fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
     let Stray { kind, cable } = strays.first()?;
     let usual = &kind.rail_of;

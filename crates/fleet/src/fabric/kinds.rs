@@ -23,6 +23,7 @@ pub enum CableLayout {
     Grouped(usize),
     OneLeaf,
     OneNic,
+    /// no order that most nodes share
     NotRecognised,
     NotTold,
 }
@@ -63,6 +64,7 @@ pub enum CablePlace<'a> {
     NoLink {
         belongs: Option<&'a str>,
     },
+    /// no link, as on most nodes
     Unused,
 }
 
@@ -75,6 +77,7 @@ impl<'a> SlotCable<'a> {
         }
     }
 
+    /// The switch that it belongs on, if that is another.
     pub fn belongs(&self) -> Option<&'a str> {
         match self.place {
             CablePlace::Elsewhere { belongs, .. } => Some(belongs),
@@ -109,6 +112,7 @@ impl CableKind<'_> {
     }
 }
 
+/// The kinds of nodes, the weightiest first: many nodes with many NICs.
 fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<&NodeCables>> = BTreeMap::new();
     for node in nodes {

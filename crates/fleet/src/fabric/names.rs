@@ -4,6 +4,7 @@ use super::cabling::{Cable, Cabling};
 use crate::audit::report::{NeighbourReport, Report};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A NIC's port: the NIC's name and the port's number.
 pub(super) type PortKey = (String, u8);
 
 /// Ports of all nodes, at most: 200 bytes each.
@@ -89,6 +90,7 @@ impl NodeNames {
         })
     }
 
+    /// True if its LLDP agent hears a switch.
     pub fn has_neighbours(&self) -> bool {
         self.ports.iter().any(|port| port.neighbour.is_some())
     }
@@ -107,6 +109,7 @@ fn plain_guid(guid: &str) -> Option<String> {
         .then(|| digits.to_ascii_lowercase())
 }
 
+/// The ports of a node that the sources list, in the node's order.
 pub(super) struct NodeCables<'a> {
     pub(super) name: &'a str,
     pub(super) ports: Vec<(PortKey, CableEnds<'a>)>,
@@ -131,6 +134,7 @@ impl<'a> NodeCables<'a> {
 /// Ports of a node, at most, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
+/// The cables of each node by its own names and those of `switches`.
 pub(super) fn nodes<'a>(
     cabling: &'a Cabling,
     reports: &'a BTreeMap<String, NodeNames>,

@@ -29,6 +29,7 @@ pub struct FabricRails {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
+    /// its NICs on most nodes
     pub nics: Vec<String>,
     /// its switches: one for each group of nodes
     pub leaves: Vec<String>,
@@ -141,6 +142,7 @@ impl FabricRails {
         }
     }
 
+    /// `unread` has the reasons for inputs that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
         /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
@@ -316,6 +318,7 @@ fn line(line: String, why: &str) -> AdvisedLine {
     }
 }
 
+/// For nodes of another kind, if their NICs are on the rails' switches in another order.
 fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
     let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
     rails

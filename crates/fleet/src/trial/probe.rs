@@ -22,20 +22,24 @@ pub struct Probe {
     pub set_cpus: Option<CpuSet>,
     /// its memory policy: `default`, `prefer:NODES`, `bind:NODES` or `other`
     pub memory: Option<String>,
+    /// of its first CUDA device
     pub copies: Option<CopyRates>,
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDriver {
+    /// `cuda` or `hip`
     pub name: String,
     pub version: Option<i32>,
+    /// in the driver's order
     pub devices: Vec<ProbedDevice>,
     pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDevice {
+    /// as the driver writes it
     pub address: String,
     pub uuid: Option<String>,
     pub name: Option<String>,
@@ -47,6 +51,7 @@ pub struct CopyRates {
     pub to_host_mb_s: f64,
 }
 
+/// A task's GPUs by the driver, beside those that the plugin took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     Agrees,
@@ -56,6 +61,7 @@ pub enum Identity {
         driver: Vec<PciAddress>,
         taken: Vec<PciAddress>,
     },
+    /// no driver is there, or none answers: the reason
     NotTried(String),
     NotPlaced,
 }
@@ -66,6 +72,7 @@ impl Probe {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
+    /// Reads one line; `None` for another text or version.
     pub fn from_json(line: &str) -> Option<Probe> {
         let probe: Probe = serde_json::from_str(line).ok()?;
         (probe.format == FORMAT && probe.version == VERSION).then_some(probe)

@@ -23,21 +23,27 @@ pub struct TrialReport {
     pub played: bool,
 }
 
+/// A way to start tasks, and the GPUs that the driver gave them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedWay {
+    /// the command, without the program
     pub command: String,
     pub not_tried: Option<String>,
     pub tasks: usize,
     /// tasks whose GPUs we took for those that the driver named
     pub agree: usize,
+    /// tasks whose GPUs the driver has in another order
     pub other_order: usize,
+    /// the first few of the others
     pub differ: Vec<String>,
+    /// tasks without a driver's answer, by the reason
     pub unasked: BTreeMap<String, usize>,
     /// tasks that were bound, and have these CPUs
     pub bound: usize,
     pub bound_elsewhere: usize,
     /// tasks that run on the NUMA nodes of their GPUs alone, where these are known
     pub near: Near,
+    /// the same without placement
     pub near_without: Near,
     pub memory: BTreeMap<String, usize>,
 }
@@ -76,6 +82,7 @@ pub struct Middle {
     pub interval: Option<(f64, f64)>,
 }
 
+/// `None` without figures.
 pub fn middle(figures: impl IntoIterator<Item = f64>) -> Option<Middle> {
     let mut sorted = Vec::from_iter(figures);
     sorted.sort_by(f64::total_cmp);
@@ -123,6 +130,7 @@ impl Effect {
     }
 }
 
+/// Reads a report; the error says why a text is none.
 pub fn read(text: &[u8]) -> Result<TrialReport, String> {
     let report: TrialReport =
         serde_json::from_slice(text).map_err(|error| format!("no report of a trial: {error}"))?;

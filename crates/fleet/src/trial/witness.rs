@@ -14,7 +14,9 @@ pub struct Disagreement {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
+    /// `nvidia-smi topo -m`
     pub program: String,
+    /// the reason why nothing was compared
     pub not_tried: Option<String>,
     pub compared: usize,
     pub differences: Vec<Disagreement>,

@@ -58,6 +58,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok((topology, diagnostics))
 }
 
+/// The host's name, else the product's, in a topology name's characters.
 fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"]
         .into_iter()
@@ -76,6 +77,7 @@ fn machine_name(file: &Objects) -> String {
     }
 }
 
+/// Free text as a topology may hold it; `None` if nothing is left.
 fn free_text(text: &str) -> Option<String> {
     let kept = text.trim().chars().filter(|c| !c.is_control());
     Some(kept.take(MAX_TEXT).collect()).filter(|kept: &String| !kept.is_empty())

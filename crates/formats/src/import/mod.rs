@@ -90,11 +90,13 @@ fn mask(text: &str) -> Option<CpuSet> {
     CpuSet::from_mask(&padded?).ok()
 }
 
+/// A function's host bridge where the file tells none: that of its bus.
 fn host_of(address: PciAddress) -> HostBridge {
     let PciAddress { domain, bus, .. } = address;
     HostBridge { domain, bus }
 }
 
+/// The first function of the n-th bus from a domain on.
 fn nth_bus(domain: u32, nth: u32) -> PciAddress {
     PciAddress {
         domain: domain + (nth >> 8),
@@ -110,6 +112,7 @@ fn number(digits: &str) -> Option<u32> {
     number.filter(|number| number.to_string() == digits)
 }
 
+/// A number of at most so many hexadecimal digits.
 fn hex(digits: &str, most: usize) -> Option<u32> {
     // `from_str_radix` accepts a sign, which no id has
     let fits =

@@ -37,10 +37,13 @@ const NAME: &str = "nccl";
 const INVENTED_HOSTS: u32 = 0xfffe_0000;
 /// The first PCI domain of switches whose address another function also has.
 const INVENTED_SWITCHES: u32 = 0xfffd_0000;
+/// The first PCI domain of the invented downstream ports.
 const INVENTED_PORTS: u32 = 0xffff_0000;
 /// The most nested `<pci>`: each switch stands for two bridges, with one device below the last.
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
+/// The most unknown elements to report.
 const MAX_UNKNOWN: usize = 16;
+/// Further findings are only counted.
 const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
@@ -134,6 +137,7 @@ struct Reader<'a> {
     functions: usize,
     ports: u32,
     names: BTreeMap<DeviceName, (NicIndex, usize)>,
+    /// NICs of which the file has only the address
     nameless: Vec<PciAddress>,
     fused: Vec<device::Fused>,
     unknown: BTreeSet<String>,
@@ -245,6 +249,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
     fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
         let text = cpu.attribute("numaid");
         if text.is_none() {

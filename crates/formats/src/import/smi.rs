@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
+/// The bus of the first invented NIC; GPUs have the buses below.
 const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one text: one bus each.
 const MAX_DEVICES: usize = 128;
@@ -162,6 +163,7 @@ fn is_nic_number(label: &str) -> bool {
     label.strip_prefix("NIC").and_then(number).is_some()
 }
 
+/// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
     let shown = labels

@@ -102,6 +102,7 @@ fn count(text: &str) -> Result<()> {
 
 #[derive(Default)]
 struct Tag {
+    /// bytes, from `<` to `>`
     length: usize,
     /// quoted values, one for each attribute
     values: usize,
@@ -109,6 +110,7 @@ struct Tag {
     namespaces: usize,
     /// true if a `[` stands outside the values
     brackets: bool,
+    /// true if it ends with `/>`
     is_closed: bool,
 }
 

@@ -184,6 +184,7 @@ fn is_for_another_use(nic: &Nic) -> bool {
     matches!(nic.role, Some(NicRole::Storage | NicRole::Management))
 }
 
+/// The words on a NIC or port that is left out: its role, unless that is compute or not known.
 fn use_of(nic: &Nic) -> String {
     match nic.role {
         Some(role) if is_for_another_use(nic) => role.to_string(),

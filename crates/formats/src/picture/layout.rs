@@ -131,6 +131,7 @@ impl Canvas<'_> {
         self.elements.push(svg::curve(from, to, path, Some(tip)));
     }
 
+    /// Draws what stands in a place from `y` on, in the order of the GPUs; returns its lower end.
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
@@ -217,6 +218,7 @@ impl Canvas<'_> {
         end + GAP
     }
 
+    /// Draws boxes below each other, evenly over a height; returns their spans.
     fn stack<Index>(
         &mut self,
         cards: Vec<(Index, Card)>,
@@ -258,6 +260,7 @@ impl Canvas<'_> {
         }
     }
 
+    /// Notes on NUMA nodes of memory alone, on GPUs without a line, and on the source of starred paths.
     fn notes(&self) -> Vec<String> {
         let (topology, placement) = (self.scene.topology, self.scene.placement);
         let nodes = memory_only(topology);
@@ -363,6 +366,7 @@ impl Canvas<'_> {
             .collect()
     }
 
+    /// Draws the legend of what is drawn, in rows from `y` on; returns its lower end.
     fn legend(&mut self, y: f64) -> f64 {
         let star = |path: Option<PathType>| {
             if self

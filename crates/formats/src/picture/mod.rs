@@ -38,6 +38,7 @@ impl Scene<'_> {
     }
 }
 
+/// The same bytes for the same scene.
 pub fn svg(scene: &Scene) -> String {
     layout::picture(scene)
 }

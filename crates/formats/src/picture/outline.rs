@@ -25,14 +25,17 @@ pub enum PlaceKind {
     Card(PciAddress),
 }
 
+/// A place, its own devices in PCI order, and the places in it.
 #[derive(Clone)]
 pub struct NodePlace {
     pub kind: PlaceKind,
+    /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     pub nics: Vec<NicIndex>,
     pub places: Vec<NodePlace>,
 }
 
+/// The whole node: every GPU and every NIC stands in exactly one place.
 pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
@@ -176,6 +179,7 @@ fn groups(topology: &Topology) -> Groups {
         .collect()
 }
 
+/// The places around a card, the largest first.
 fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
     if !groups.is_empty() {
         return groups
@@ -226,6 +230,7 @@ impl NodePlace {
         }
     }
 
+    /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
         self.gpus
             .iter()
@@ -242,6 +247,7 @@ impl NodePlace {
             .min()
     }
 
+    /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
     pub fn facts(&self, topology: &Topology) -> Option<String> {
         match self.kind {
             PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {

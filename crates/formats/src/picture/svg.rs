@@ -97,6 +97,7 @@ pub fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
     }
 }
 
+/// The legend of a kind of path, for readers that do not know the words of `nvidia-smi topo -m`.
 pub fn meaning(path: Option<PathType>) -> &'static str {
     match path {
         Some(PathType::Pix) => "PIX: at most one PCIe switch",
@@ -112,6 +113,7 @@ fn class(path: Option<PathType>) -> String {
     path.map_or("each".to_string(), |path| path.to_string().to_lowercase())
 }
 
+/// A length with at most one decimal.
 fn pixels(length: f64) -> String {
     let tenths = (length * 10.0).round() as i64;
     match tenths % 10 {

@@ -58,6 +58,7 @@ pub fn fitted(text: &str, font: Font, most: f64) -> String {
     kept + "…"
 }
 
+/// As [`fitted`], of any length.
 pub fn printable(text: &str) -> String {
     let shown = |letter: char| match letter {
         // a word's escapes are those of a literal, and nothing here is quoted

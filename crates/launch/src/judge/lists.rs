@@ -14,6 +14,7 @@ pub struct List {
 }
 
 impl List {
+    /// A list of verbs devices, of which the library uses the nearest to each GPU.
     const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
         List {
             variable,
@@ -205,6 +206,7 @@ pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }
 
+/// Names without ports, with white space around them taken away.
 fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
     entries(list).any(|entry| nic.name == entry.trim())
 }
@@ -223,6 +225,7 @@ fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> 
     is_name(name) && [-1, port.number.into()].contains(&number)
 }
 
+/// The number at the beginning of a text, as C's `atoi` reads it.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

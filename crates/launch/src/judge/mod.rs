@@ -55,10 +55,12 @@ pub struct Checked<'a> {
     pub is_bound: bool,
     pub fabric: Fabric,
     pub interfaces: &'a [String],
+    /// reads a file with the task's rights
     pub read: ReadFile<'a>,
 }
 
 impl<'a> Checked<'a> {
+    /// A variable's value, if it is not empty.
     fn value(&self, name: &str) -> Option<&'a str> {
         let value = self.present.get(name)?;
         (!value.is_empty()).then_some(value)
@@ -125,12 +127,15 @@ fn number(value: &str) -> Option<i64> {
     value.trim().parse().ok()
 }
 
+/// The text, if this holds.
 fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
     is_wrong.then(|| text.into()).into_iter().collect()
 }
 
+/// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
 const MAX_REPORTED: usize = 4;
 
+/// Of the first few wrong entries one by one, and how many more there are.
 fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,

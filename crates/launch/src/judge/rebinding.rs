@@ -33,6 +33,7 @@ pub fn rows() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
+    /// The names in its conditions: the variables, and the beginning of a word.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.conditions
             .split(' ')

@@ -35,12 +35,14 @@ pub struct Use {
     pub reader: &'static str,
     pub variable: &'static str,
     pub whose: Whose,
+    /// the ports, best first
     pub ports: Vec<UsedPort>,
     planned: Vec<String>,
 }
 
 pub struct UsedPort {
     pub rail: Rail,
+    /// the nearest path from one of the task's GPUs
     pub path: PathType,
     /// its bandwidth for a task alone, in percent of the plan's best port, if rates are known
     pub percent: Option<u64>,
@@ -110,6 +112,7 @@ pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     uses
 }
 
+/// The NICs that a report adds to a task's: those that are not the plan's.
 pub fn others(uses: &[Use]) -> String {
     uses.iter()
         .filter(|of| !of.is_as_planned())

@@ -46,6 +46,7 @@ impl Launcher {
         None
     }
 
+    /// `None` if its environment could not be read.
     pub fn had(&self, variables: &[(&str, &str)]) -> Option<bool> {
         let all = self.environment.as_ref()?;
         Some(variables.iter().all(|variable| has(all, *variable)))

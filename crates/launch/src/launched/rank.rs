@@ -127,6 +127,7 @@ impl Numbering {
     }
 }
 
+/// By the user's own words, else by the innermost launcher that gives a number.
 pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) -> Numbering {
     let launchers = launchers(values);
     let innermost = innermost(values, &launchers);
@@ -356,11 +357,13 @@ fn virtual_number(values: &Present) -> Option<u32> {
 
 /// A process among those that a launcher started on its node.
 pub struct Rank {
+    /// from 0
     pub number: u32,
     /// number of processes; `None` if neither a launcher nor the user says it
     pub of: Option<u32>,
     /// the variable or option that gave the number, such as `LOCAL_RANK=3`
     pub said: String,
+    /// true if the user named the number, false for a launcher
     pub by_user: bool,
 }
 

@@ -30,6 +30,7 @@ impl Sockets {
         self.0[0].len()
     }
 
+    /// The CPUs of the first cores of each.
     pub fn cpus(&self, counts: &[usize]) -> CpuSet {
         let sockets = self.0.iter().zip(counts);
         let cores = sockets.flat_map(|(cores, count)| &cores[..*count]);

@@ -65,6 +65,7 @@ impl Signals {
         })
     }
 
+    /// Restores the earlier mask in this process, which becomes the program itself.
     pub fn give_back(self) {
         if self.ignored_children {
             // SAFETY: this disposition has no handler.
@@ -107,6 +108,7 @@ impl Running {
         self.child.id()
     }
 
+    /// Passes signals on until the program has ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {

@@ -11,6 +11,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::mem::{size_of, transmute_copy};
 
+/// Devices of one driver, at most.
 const MAX_DEVICES: c_int = 256;
 /// Bytes of a text that a library writes, at most.
 const TEXT: usize = 256;
@@ -27,12 +28,14 @@ pub struct DriverAnswer {
 
 #[derive(Default)]
 pub struct DriverDevice {
+    /// PCI address, as the driver writes it
     pub address: String,
     /// `GPU-` and 32 digits; of a MIG instance its own number (cuda.h, `cuDeviceGetUuid_v2`)
     pub uuid: Option<String>,
     pub name: Option<String>,
 }
 
+/// Reason why a driver does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverError {
     /// dlopen(3) finds no such library, or cannot load it
@@ -51,6 +54,7 @@ impl fmt::Display for DriverError {
     }
 }
 
+/// The devices that each driver shows to this process.
 pub fn ask_drivers() -> [(&'static str, Result<DriverAnswer, DriverError>); 2] {
     without_stdout(|| [("cuda", cuda::ask()), ("hip", hip::ask())])
 }

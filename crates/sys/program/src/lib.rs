@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// True if SIGPIPE was ignored when this program was started.
 static IGNORED_PIPES: AtomicBool = AtomicBool::new(false);
+/// A bit for each of the first three descriptors that was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Runs when the program is loaded, before Rust's `main`.

@@ -19,6 +19,7 @@ use nic_placement_traffic::exposition::{self, Metric};
 use std::path::{Path, PathBuf};
 
 const TOLD: usize = 20;
+/// Differences of a node that are printed; JSON has all.
 const SHOWN: usize = 24;
 
 /// which nodes differ from the others of their kind, and in what
@@ -54,6 +55,7 @@ pub(super) struct AuditOptions {
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
+    /// true if lines of several tasks may be mixed
     mixed: bool,
 }
 
@@ -74,7 +76,9 @@ impl Rejected {
 struct Input {
     audit: Audit,
     names: NameBook,
+    /// true if a file lists cables
     with_cables: bool,
+    /// true if a node's LLDP agent lists cables
     hears: bool,
     rejected: Rejected,
     reports: usize,
@@ -200,6 +204,7 @@ fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The rails by the cables, if a source tells them; the nodes' positions go into their reports.
 fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
@@ -305,6 +310,7 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     }
 }
 
+/// Groups differences that differ in the device alone, in the place of the first.
 fn together<'d>(differences: &'d [Difference]) -> Vec<Vec<&'d Difference>> {
     let key = |of: &'d Difference| {
         // several devices that are missing, or several findings, are several things to be put right

@@ -142,6 +142,7 @@ impl CheckOptions {
         self.lock.clone().or(beside.map(PathBuf::from))
     }
 
+    /// Tells the parent that only hardware is left to wait for.
     fn tell_settled(&self) -> io::Result<()> {
         match self.settled {
             true => health::tell_settled(),
@@ -250,6 +251,8 @@ fn column(code: &str) -> String {
     format!("{code:width$}  ", width = widest_code())
 }
 
+/// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
+/// of a check.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding {
         level,

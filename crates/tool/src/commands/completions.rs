@@ -27,6 +27,7 @@ pub(super) fn run(options: &CompletionsOptions, page: &mut Page) -> Result<(), F
     Ok(())
 }
 
+/// The command line without hidden commands and options, and with the words.
 fn completed(table: clap::Command, shell: Shell) -> clap::Command {
     let mut root = clap::Command::new("nic-placement")
         .version("")

@@ -31,6 +31,7 @@ pub(super) fn opener(source: &NodeSource) -> Open {
     }
 }
 
+/// Readings from a begin until now.
 #[derive(Clone)]
 pub(super) struct Counted {
     open: Open,
@@ -63,6 +64,7 @@ impl Counted {
         }
     }
 
+    /// From the begin, or the last readings, until now.
     pub(super) fn readings(&mut self, patience: Duration) -> Readings {
         let readings = &mut self.readings;
         readings.seconds = self.begun.elapsed().as_secs_f64();
@@ -127,6 +129,7 @@ pub(super) fn read(open: &Open, silent: &BTreeSet<String>, patience: Duration) -
     }
 }
 
+/// Asks card after card, until all are asked or one does not answer.
 fn ask_all(left: &Left, open: &Open, sender: &Sender<(String, Sample)>) {
     loop {
         let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();

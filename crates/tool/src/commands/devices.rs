@@ -57,6 +57,7 @@ pub(super) fn name_at(topology: &Topology, address: PciAddress) -> Option<&'stat
     device_name(function.vendor?, function.device?)
 }
 
+/// A GPU's model as the driver tells it, else by its PCI id.
 pub(super) fn gpu_model<'a>(topology: &'a Topology, gpu: &'a Gpu) -> Option<&'a str> {
     let by_id = || name_at(topology, gpu.address);
     gpu.model.as_deref().or_else(by_id)

@@ -64,6 +64,7 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
     scene(topology, placement, pairs)
 }
 
+/// The NICs nearest to a GPU among those that libfabric chooses by itself.
 fn left_to_libfabric(
     topology: &Topology,
     placement: &NodePlacement,
@@ -84,6 +85,7 @@ fn left_to_libfabric(
     pairs.filter(|pair| Some(pair.path) == nearest).collect()
 }
 
+/// The tasks of a step: each GPU with the NICs that its tasks got for it.
 pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
     let Plan { node, map, .. } = plan;
     let mut pairs = Vec::new();

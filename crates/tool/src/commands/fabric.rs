@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// Lines of one sort that are printed; JSON has all.
 const SHOWN: usize = 40;
 
 const LEAVES: usize = 4;
@@ -90,6 +91,7 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
     }
 }
 
+/// Reads the sources of a fabric; reasons why one could not be read go to `unread`.
 pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>) {
     for file in files {
         let name = file.to_string_lossy();
@@ -285,6 +287,7 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     more(lines.len(), page);
 }
 
+/// The node, if the fault is on one alone, and its text.
 fn text(fault: &CableFault) -> (Option<&str>, String) {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
     let on = |cable: &FaultyCable| match &cable.on {

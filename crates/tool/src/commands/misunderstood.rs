@@ -149,6 +149,7 @@ fn exec_without_dashes(matches: &ArgMatches, kind: ErrorKind, unexpected: &str) 
     })
 }
 
+/// True if `--svg` is before this word.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
     let mut pairs = words.windows(2);

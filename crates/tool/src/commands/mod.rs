@@ -270,12 +270,14 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, c
     CommandLine::from_arg_matches(&command_line().try_get_matches_from(arguments)?)
 }
 
+/// As the command's `--help`.
 fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
     let program = ["nic-placement".into()].into_iter();
     let asked = program.chain(command).chain(["--help".into()]);
     parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
 }
 
+/// Items by their keys, in the order of each key's first.
 fn grouped<K: Ord + Clone, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let (mut places, mut groups) = (BTreeMap::new(), Vec::<(K, Vec<T>)>::new());
     for (key, item) in items {

@@ -8,6 +8,7 @@ const FIRST: Duration = Duration::from_millis(500);
 const BETWEEN: Duration = Duration::from_millis(200);
 
 pub(super) struct Progress {
+    /// `None` in a pipe
     next: Option<Instant>,
     is_shown: bool,
 }
@@ -22,6 +23,7 @@ impl Default for Progress {
 }
 
 impl Progress {
+    /// Replaces the line by a short one of our own words, if it is time for it.
     pub(super) fn tell(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         if self.next.is_some_and(|next| next <= now) {

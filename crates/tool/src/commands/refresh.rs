@@ -190,6 +190,7 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
 enum There {
     Nothing,
     Ours(Vec<u8>),
+    /// the reason why it is not ours
     Anothers(String),
 }
 

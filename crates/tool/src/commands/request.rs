@@ -136,6 +136,7 @@ pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     })
 }
 
+/// The plan of a step without words, on the node as steps have it.
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
@@ -199,6 +200,7 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
+    /// The wish, and findings about it. `more` are other arguments of plugstack.conf.
     pub(super) fn wish(
         &self,
         more: &[(&str, &[String])],
@@ -222,6 +224,7 @@ impl PlanOptions {
 }
 
 impl Nics {
+    /// Adds the lists to the admin's; returns findings about them.
     pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
         add(
             admin,
@@ -258,6 +261,7 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
     given.iter().map(pair).collect()
 }
 
+/// A parser of whole numbers; its error names the bounds.
 pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text
@@ -268,6 +272,7 @@ pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, Stri
     }
 }
 
+/// GPUs by positions in PCI order (`0-3,5`) or PCI addresses, in the order given; without a list all of the node.
 pub(super) fn gpus(
     option: &str,
     list: Option<&str>,
@@ -295,6 +300,7 @@ pub(super) struct GpuEvidence {
 }
 
 impl GpuEvidence {
+    /// Of each `--visible VAR=LIST`, and `--may-open`.
     pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<GpuEvidence, Failure> {
         let known = VARIABLES.into_iter().chain([STEP_GPUS]);
         let mut variables = BTreeMap::new();

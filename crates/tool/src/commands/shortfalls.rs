@@ -60,6 +60,7 @@ pub(super) fn no_nic(topology: &Topology) -> &'static str {
     }
 }
 
+/// A line for each reason.
 pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
     let excluded = &placement.excluded;
     let mut reasons: Vec<&str> = Vec::new();

@@ -43,12 +43,14 @@ impl Against {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuVerdict {
+    /// the CPUs that were set, if any were
     pub set: Option<String>,
     pub threads: usize,
     /// threads on the CPUs that were set, else on those near the GPUs
     pub as_set: usize,
     pub far: usize,
     pub others: Vec<OtherThreads>,
+    /// true if a process's first thread left the CPUs that were set
     pub first_left: bool,
 }
 

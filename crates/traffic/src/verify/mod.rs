@@ -24,6 +24,7 @@ pub struct SeenTask {
     /// by device, what its processes held, or why that is not known
     pub held: Result<BTreeMap<String, Held>, String>,
     pub threads: Vec<Thread>,
+    /// KiB that its processes wrote, by NUMA node
     pub memory: BTreeMap<u32, u64>,
     pub changed: Vec<String>,
 }
@@ -121,6 +122,7 @@ impl TaskVerdict {
     }
 }
 
+/// The node, and its plan without words of a user's.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub topology: &'a Topology,

@@ -17,6 +17,7 @@ use super::{Notes, clean, node_name};
 use nic_placement_core::diagnostic::Shown;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Beginnings of lines without links.
 const OTHERS: [&str; 11] = [
     "switchguid=",
     "caguid=",
@@ -31,6 +32,7 @@ const OTHERS: [&str; 11] = [
     "#",
 ];
 
+/// True for a line that this format alone has.
 pub fn is_own(line: &str) -> bool {
     let begins = |begin: &&str| line.starts_with(begin);
     OTHERS[..4].iter().any(begins) || begins(&"# Topology file:") || stanza(line).is_some()
@@ -254,6 +256,7 @@ impl<'a> Links<'a> {
     }
 }
 
+/// A GUID as [`NicPort::guid`] has it.
 fn digits(guid: u64) -> String {
     format!("{guid:016x}")
 }

@@ -16,6 +16,7 @@ const MAX_NOTES: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     Ibnetdiscover,
+    /// `lldpctl -f json0` or `-f json`
     Lldp,
 }
 

@@ -38,6 +38,7 @@ fn usable_cpus(object: &Object) -> Result<CpuSet> {
     })
 }
 
+/// The number of a NUMA node; without `os_index` its own set tells.
 fn numa_index(object: &Object) -> Result<u32> {
     let set = object.set("nodeset")?.filter(|set| set.len() == 1);
     let number = object.os_index()?.or(set.and_then(|set| set.first()));
@@ -90,6 +91,7 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     Ok(())
 }
 
+/// The kernel's numbers; the file's order if one is missing or repeated.
 fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,
@@ -205,6 +207,7 @@ pub fn distances(file: &Objects, to: &mut Imported) {
     }
 }
 
+/// The rows in the topology's order, if the matrix covers all its nodes.
 fn rows((nodes, values): &Matrix, node: &Topology) -> Result<Vec<Vec<u32>>, String> {
     let count = node.numa_nodes.len();
     let place: BTreeMap<u32, usize> = nodes.iter().copied().zip(0..).collect();

@@ -37,6 +37,7 @@ fn library(object: &Object, version: u32) -> Option<usize> {
     (object.os_types(version).gpu && is_gpu).then_some(found)
 }
 
+/// The vendor, if this function is a GPU for computing: discovery's rule.
 fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let vendor = GpuVendor::from_pci(function.vendor?)?;
     let class = function.class? >> 8;

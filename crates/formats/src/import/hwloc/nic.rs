@@ -42,6 +42,7 @@ impl<'o> Card<'o> {
         }
     }
 
+    /// By their names; `None` for one that no library's variable could hold.
     fn nics(&self, function: Option<&PciFunction>) -> Vec<(&'o str, Option<Nic>)> {
         let netdevs: BTreeSet<&str> = self
             .interfaces

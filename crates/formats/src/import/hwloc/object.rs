@@ -81,6 +81,7 @@ impl<'d> Object<'d> {
             .row
     }
 
+    /// The kernel's number of this object.
     pub fn os_index(&self) -> Result<Option<u32>> {
         let Some(text) = self.attribute("os_index") else {
             return Ok(None);
@@ -197,11 +198,13 @@ impl<'d> Objects<'d> {
             .filter(move |object| object.kind == kind)
     }
 
+    /// The objects around `index`, nearest first.
     pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         let parent = |index: usize| self.objects[index].parent;
         std::iter::successors(parent(index), move |&above| parent(above))
     }
 
+    /// The nearest object of `kind` around `index`.
     pub fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
         self.ancestors(index)
             .find(|&above| self.objects[above].kind == kind)

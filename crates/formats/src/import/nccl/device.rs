@@ -15,6 +15,7 @@ pub struct Fused {
     rate_mbps: Option<u64>,
 }
 
+/// The name of a NIC with only its address known.
 pub fn nameless(address: PciAddress) -> String {
     format!("pci-{}", address.to_string().replace(':', "-"))
 }

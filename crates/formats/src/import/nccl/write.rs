@@ -62,6 +62,7 @@ pub fn write(node: &Topology) -> Result<String, String> {
     Ok(writer.text)
 }
 
+/// True if all GPUs are AMD's: RCCL reads the file.
 fn is_amd(node: &Topology) -> bool {
     !node.gpus.is_empty() && node.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
 }

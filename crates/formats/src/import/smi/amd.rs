@@ -188,6 +188,7 @@ impl AmdGpus {
     }
 }
 
+/// The number at the start of `text`, behind a bracket or blanks.
 fn first_number(text: &str) -> Option<u32> {
     text.trim_start_matches(['[', ' ', '\t'])
         .split(|c: char| !c.is_ascii_digit())

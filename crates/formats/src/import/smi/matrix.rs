@@ -6,6 +6,7 @@ use crate::import::{GpuLinks, Imported, Result, shown};
 use nic_placement_core::topology::{DeviceName, PathType};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The most columns for devices.
 const MAX_COLUMNS: usize = 2 * MAX_DEVICES;
 /// The most words before a row's label, which a log or `srun --label` may add.
 const MAX_PREFIX: usize = 8;
@@ -37,6 +38,7 @@ const TITLES: [(Title, &str); 3] = [
 
 #[derive(Clone, PartialEq, Eq)]
 enum Cell {
+    /// `X`: the device itself
     Own,
     /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
     Link,
@@ -69,6 +71,7 @@ pub struct MatrixRow {
 
 pub struct Matrix {
     pub line: u32,
+    /// the line of the last row
     pub last_line: u32,
     pub columns: Vec<String>,
     pub titles: Vec<Title>,
@@ -123,6 +126,7 @@ pub fn find(lines: &[TextLine]) -> Result<Matrix> {
     Err(BadText::new(line, problem))
 }
 
+/// The matrix whose rows begin with the first of `lines`.
 fn table(
     (line, columns, titles): (u32, Vec<String>, String),
     lines: &[TextLine],
@@ -221,6 +225,7 @@ impl MatrixRow {
     }
 }
 
+/// A row's label is before the first cell.
 fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     let is_column = |word: &str| columns.iter().any(|label| label == word);
     (0..words.len().saturating_sub(1).min(MAX_PREFIX)).find(|&at| {
@@ -287,6 +292,7 @@ fn cell(word: &str) -> Option<Cell> {
     known.or(is_links.then_some(Cell::Link))
 }
 
+/// True for the header of another matrix with the same first column.
 pub fn is_header(words: &[&str], first: Option<&String>) -> bool {
     let (labels, _) = header_words(words);
     !labels.is_empty() && labels.first() == first
@@ -329,6 +335,7 @@ impl Matrix {
         words.into_iter().collect()
     }
 
+    /// The GPUs' numbers, ascending, and the NICs' labels in the order of the columns.
     pub fn devices(&self, to: &mut Imported) -> Result<(Vec<u8>, Vec<&str>)> {
         let bad = |problem: String| Err(BadText::new(self.line, problem));
         let (mut gpus, mut nics, mut others) = (Vec::new(), Vec::new(), Vec::new());
@@ -404,6 +411,7 @@ impl Matrix {
             .collect()
     }
 
+    /// Refuses a row that has not one cell for each column, and its `X` in its own.
     fn check(&self, row: &MatrixRow) -> Result<()> {
         let (label, count, columns) = (&row.label, row.cells.len(), self.columns.len());
         let own = self.column(label);

@@ -19,6 +19,7 @@ use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The status if nodes disagree, as of `check` on a node worse than its kind.
 const DISAGREE: u8 = 4;
 
 /// do the nodes of a job have the same GPUs and rails, in one order?

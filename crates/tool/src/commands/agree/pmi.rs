@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// Bytes of a value in one line, at most: Slurm reads 1024 bytes as one request (`MAX_READLINE` of pmi1.c).
 const MOST_VALUE: usize = 800;
+/// Parts of a text, at most.
 const MOST_PARTS: usize = 100;
 
 pub(super) struct Pmi {
@@ -74,6 +75,7 @@ impl Pmi {
         Ok(text)
     }
 
+    /// Sends a command, and waits for its answer.
     fn ask(&mut self, request: &str) -> io::Result<String> {
         self.stream
             .get_mut()
@@ -94,6 +96,7 @@ impl Pmi {
     }
 }
 
+/// Pieces of the text that fit a line, at least one.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while rest.len() > MOST_VALUE {

@@ -58,6 +58,7 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     paths.filter_map(of_file).collect()
 }
 
+/// The names of our variables that the text of such a file sets, sorted.
 fn set_in(text: &str) -> Vec<String> {
     let lines = (FILES.lines)(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);

@@ -76,6 +76,7 @@ pub(super) fn report(
     }
 }
 
+/// Of programs on the node, this one among them if it runs there.
 fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let of_the_node = [
         ("kernel", "proc/sys/kernel/osrelease"),

@@ -42,11 +42,10 @@ pub(super) fn tell_settled() -> io::Result<()> {
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
 
 enum Lock {
+    /// `None` if there is no place for one
     Ours(Option<File>),
     /// another check's until the end; true if hardware is all that it can wait for
-    Theirs {
-        settled: bool,
-    },
+    Theirs { settled: bool },
 }
 
 /// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
@@ -99,6 +98,7 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(ending(FAIL, ""))
 }
 
+/// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware too; without the folder the file cannot be opened
     let _ = refresh::make_folder(folder);
@@ -148,6 +148,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
 }
 
+/// Passes output on as it comes, until its end or an error, or until the receiver is gone.
 fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {

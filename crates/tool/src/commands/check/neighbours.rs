@@ -19,6 +19,7 @@ const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
 const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// By interface; `None` if no agent runs, or none answers this user.
 pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     SOCKETS.iter().find(|socket| Path::new(socket).exists())?;
     let program = PROGRAMS

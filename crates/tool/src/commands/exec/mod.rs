@@ -88,10 +88,13 @@ const NOT_FOUND: u8 = 127;
 
 struct Intent {
     wish: Wish,
+    /// the reason why no process is placed here
     off: Option<Off>,
+    /// true if the admin's line of plugstack.conf is known
     knows_admin: bool,
 }
 
+/// Returns only if the program was not started.
 pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     let words = options
         .words
@@ -182,11 +185,13 @@ pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     ending(status, format!("cannot start `{name}`: {error}"))
 }
 
+/// Becomes the program, which is not placed; returns only if that fails.
 pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
     let error = become_program(command, ProgramEnvironment::of_this_process().entries());
     not_started(command, &error)
 }
 
+/// True for the first process of a launcher on this node, and without a launcher.
 pub(super) fn is_first_on_node() -> bool {
     rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }
@@ -224,6 +229,7 @@ fn intent(
     })
 }
 
+/// True if this process reports for all of its node.
 static TELLS: AtomicBool = AtomicBool::new(false);
 
 struct ToStderr;

@@ -18,6 +18,7 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
 use nic_placement_process::session::{Session, carry_out, report};
 
+/// Returns what could not be had.
 pub(super) fn place(
     options: &ExecOptions,
     intent: Intent,

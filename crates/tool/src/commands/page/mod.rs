@@ -66,6 +66,7 @@ impl Page {
         }
     }
 
+    /// A page without colours for this stream.
     pub(super) fn of<T: IsTerminal + AsFd>(stream: &T) -> Page {
         let columns = nic_placement_program::terminal_columns(stream.as_fd());
         Page::new(false, stream.is_terminal()).with_columns(columns)
@@ -99,6 +100,7 @@ impl Page {
         self.out.push('\n');
     }
 
+    /// Lines; all but the first are set in.
     pub(super) fn line(&mut self, text: impl Into<Text>) {
         self.paragraph(0, INDENT, text.into());
     }
@@ -107,6 +109,7 @@ impl Page {
         self.paragraph(margin, margin, text.into());
     }
 
+    /// Lines that are set in, all but the first further.
     pub(super) fn indented(&mut self, text: impl Into<Text>) {
         self.paragraph(INDENT, 2 * INDENT, text.into());
     }
@@ -160,6 +163,7 @@ impl Page {
         self.behind(&" ".repeat(first), &" ".repeat(others), lines);
     }
 
+    /// Lines behind margins, of which the first has its own.
     fn behind(&mut self, first: &str, others: &str, lines: Vec<Text>) {
         for (number, line) in lines.into_iter().enumerate() {
             self.write(&Text::from(if number == 0 { first } else { others }).then(line));

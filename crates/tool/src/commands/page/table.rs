@@ -32,6 +32,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
+    /// Its lines, each of at most `width` characters.
     pub(super) fn lines(&self, width: usize) -> Vec<Text> {
         let widths = self.widths(width);
         self.rows

@@ -102,6 +102,7 @@ impl Text {
         self.0.len()
     }
 
+    /// The longest part without an end of a line.
     pub(super) fn longest_part(&self) -> usize {
         let parts = self
             .0

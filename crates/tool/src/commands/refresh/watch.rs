@@ -99,6 +99,7 @@ fn wait(
 struct KernelState {
     /// registered devices, and each interface on a device with its `operstate`
     devices: Registered,
+    /// other interfaces: bonds, VLANs, containers'
     others: Registered,
 }
 
@@ -143,6 +144,7 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     })
 }
 
+/// False if it failed.
 fn refresh(files: &Files) -> Result<bool, Failure> {
     let &Files {
         place,
@@ -186,6 +188,7 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     Ok(false)
 }
 
+/// `None` if it has not ended within `patience`.
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {

@@ -65,6 +65,7 @@ fn heading(plan: &Plan, gpu: GpuIndex, nics: &str) -> Text {
     )
 }
 
+/// A GPU's NICs, best first.
 fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
     let own = map.gpu(gpu).choices.iter();
     let own: Vec<String> = own

@@ -14,6 +14,7 @@ use nic_placement_traffic::report::NodeReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Nodes, ways and rounds, at most.
 const MOST_NODES: usize = 64;
 const MOST_WAYS: usize = 64;
 const MOST_ROUNDS: usize = 1000;
@@ -35,6 +36,7 @@ impl Folder {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// The reason why a program gave nothing.
     fn why(&self, name: &str) -> String {
         let text = self.text(&format!("{name}.why")).unwrap_or_default();
         text.lines().next().unwrap_or("no output").to_string()
@@ -53,6 +55,7 @@ impl Folder {
     }
 }
 
+/// The error says why there is no report.
 pub fn report(folder: &Folder) -> Result<TrialReport, String> {
     let nodes = (0..MOST_NODES)
         .take_while(|node| folder.is_there(&node.to_string()))
@@ -160,6 +163,7 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
     ]
 }
 
+/// The k-th way; `None` behind the last.
 fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
     let name = format!("way-{number}");
     let command = folder.text(&format!("{name}.command"))?;

@@ -56,6 +56,7 @@ pub fn probe(mib: Option<u32>) -> Probe {
     }
 }
 
+/// The installed drivers; all, if none is.
 fn drivers() -> Vec<ProbedDriver> {
     let all = ask_drivers();
     let is_absent = |answer: &Result<_, _>| matches!(answer, Err(DriverError::Absent));

@@ -79,6 +79,7 @@ impl Wanted {
         }
     }
 
+    /// The numbers in `all` of the processes to look at.
     fn among(&self, root: &Root, mut all: Vec<u32>) -> Vec<u32> {
         if let Wanted::Processes(wanted) = self {
             let parent = |pid: &u32| {
@@ -136,12 +137,15 @@ impl Process {
     }
 }
 
+/// One look, or the sum of several.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     pub(super) processes: BTreeMap<u32, Process>,
     /// placed processes that were not wanted: `step 17.3`, or `process 102`
     pub(super) others: BTreeSet<String>,
+    /// queue pairs of unknown processes, the most of any look
     pub(super) unowned: Option<u32>,
+    /// the reason why nothing is known of any
     pub(super) why: Option<String>,
     pub(super) silent: BTreeSet<u32>,
     /// processes behind the last one of a look that ended early, or that are not kept
@@ -194,6 +198,7 @@ impl Looks {
         self.hidden.extend(later.hidden);
     }
 
+    /// 1 if there is no room for the process.
     fn keep(&mut self, pid: u32, process: Process) -> usize {
         if self.processes.len() >= MAX_KEPT {
             return 1;
@@ -227,6 +232,7 @@ impl Looks {
 }
 
 enum Step {
+    /// a process, and the number of those behind it
     Begins(u32, usize),
     Hidden(u32),
     Other(String),
@@ -272,6 +278,7 @@ fn numbers_in(root: &Root, path: &str, most: usize) -> (Vec<u32>, usize) {
     (numbers, more)
 }
 
+/// `None` where nothing waits for the answers any more.
 fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Step>) -> Option<()> {
     let send = |step| steps.send(step).ok();
     send(Step::Begins(pid, behind))?;

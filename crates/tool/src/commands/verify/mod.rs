@@ -154,6 +154,7 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
     }
 }
 
+/// Looks once, or for as long as the options say.
 fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let source = options.node.source();
     let open = opener(&source);

@@ -13,6 +13,7 @@ use nic_placement_traffic::verify::{By, TaskVerdict, UsedNic, Verdict};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// Of one task: kinds of threads, processes, NICs.
 const LISTED: usize = 6;
 const NAMED: usize = 32;
 
@@ -82,6 +83,7 @@ fn bytes_table(traffic: &Traffic) -> Table {
     table
 }
 
+/// The busiest first.
 fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
     let moved = |nic: &&NicTraffic| {
         let figures = [nic.rdma, nic.tcp].into_iter().flatten();
@@ -99,6 +101,7 @@ fn tasks(nic: &NicTraffic) -> Text {
     Text::from(first_of(nic.tasks.iter(), 4)).or("-")
 }
 
+/// Bytes, or why they are not known.
 fn figure(of: Option<Figure>, say: impl Fn(Bytes) -> String) -> Text {
     match of {
         Some(Figure::Missing(why)) => Text::from(why.words().0).unbroken(),
@@ -141,6 +144,7 @@ fn shares(shares: &Shares, plan: Origin, page: &mut Page) {
     }
 }
 
+/// A line with names, if there are any.
 fn named<'n>(word: &str, names: impl Iterator<Item = &'n String>, page: &mut Page) {
     let names = first_of(names, NAMED);
     if !names.is_empty() {
@@ -148,6 +152,7 @@ fn named<'n>(word: &str, names: impl Iterator<Item = &'n String>, page: &mut Pag
     }
 }
 
+/// `a, b and 3 more`: at most so many names.
 pub(super) fn first_of<'n>(mut names: impl Iterator<Item = &'n String>, most: usize) -> String {
     let first: Vec<&str> = names.by_ref().take(most).map(String::as_str).collect();
     match names.count() {

@@ -6,6 +6,7 @@ use nic_placement_traffic::resources::{Answer, Holdings, Object, Objects, holdin
 use std::collections::BTreeMap;
 use std::io;
 
+/// Objects of one kind on one device, at most: 100,000 queue pairs are many.
 const MOST: usize = 1 << 20;
 /// Bytes of one datagram, at most: the kernel fills the reader's room up to 32 KiB (net/netlink/af_netlink.c,
 /// `netlink_dump`).

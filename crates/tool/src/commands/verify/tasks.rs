@@ -65,6 +65,7 @@ impl Looks {
     }
 }
 
+/// The verdicts on the tasks that were seen, and the bytes of the readings.
 pub(super) fn report(
     open: &Open,
     node: Option<&Topology>,
@@ -139,6 +140,7 @@ fn key(pid: u32, process: &Process) -> Key {
     )
 }
 
+/// The verdicts, in the order of jobs, steps and local ids.
 fn verdicts(node: Node<'_>, looks: &Looks) -> Vec<TaskVerdict> {
     let mut tasks: BTreeMap<Key, Vec<(u32, &Process)>> = BTreeMap::new();
     for (pid, process) in &looks.processes {

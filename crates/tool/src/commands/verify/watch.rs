@@ -13,6 +13,7 @@ pub(super) const PAUSES: [Duration; 4] = [
     Duration::from_secs(10),
     Duration::from_secs(60),
 ];
+/// Time that the end waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 type Look = Arc<dyn Fn() -> Looks + Send + Sync>;
@@ -20,6 +21,7 @@ type Look = Arc<dyn Fn() -> Looks + Send + Sync>;
 pub(super) struct Watch {
     seen: Arc<Mutex<Looks>>,
     look: Look,
+    /// the thread ends when this does
     _stop: Sender<()>,
 }
 

@@ -79,6 +79,7 @@ impl Places {
             .map_or_else(|| address.to_string(), String::clone)
     }
 
+    /// The rate that both ends of the link above a function support.
     pub fn rate(&self, node: &Topology, address: PciAddress) -> Option<LinkRate> {
         self.rates
             .get(&address)
@@ -225,6 +226,7 @@ fn groups(node: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAd
         .collect()
 }
 
+/// Parts whose members are joined by `is_joined`, in order of their first member.
 fn partition(
     all: &BTreeSet<PciAddress>,
     is_joined: impl Fn(PciAddress, PciAddress) -> bool,
