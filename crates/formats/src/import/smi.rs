@@ -16,7 +16,7 @@ mod names;
 mod tests;
 mod text;
 
-use super::{BadText, GpuLinks, Imported, Result, host_of, nth_bus, number};
+use super::{BadText, Imported, Result, host_of, nth_bus, number};
 use affinity::Affinity;
 use matrix::Matrix;
 use nic_placement_core::diagnostic::Diagnostic;
@@ -38,12 +38,6 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     read_with_links(text, "", provenance)
 }
 
-/// The words between GPUs in NVIDIA's matrix, which no topology has.
-pub(crate) fn between_gpus(text: &str) -> GpuLinks {
-    let matrix = text::lines(text).and_then(|lines| matrix::find(&lines));
-    matrix.map_or(GpuLinks::new(), |matrix| matrix.between_gpus())
-}
-
 /// As [`read`], with the output of `rdma link` or `ibdev2netdev` beside that of AMD's tools.
 pub fn read_with_links(
     text: &str,
@@ -54,10 +48,7 @@ pub fn read_with_links(
         amd::read(text, links, provenance)?
     } else if links.is_empty() {
         let lines = text::lines(text)?;
-        let mut to = Imported {
-            topology: Topology::empty("nvidia-smi-topo", provenance),
-            diagnostics: Vec::new(),
-        };
+        let mut to = Imported::new("nvidia-smi-topo", provenance);
         fill(&matrix::find(&lines)?, &lines, &mut to)?;
         to
     } else {
@@ -66,7 +57,7 @@ pub fn read_with_links(
             "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not",
         ));
     };
-    Ok((read.topology, read.diagnostics))
+    read.finish()
 }
 
 fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<()> {
@@ -120,7 +111,6 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
              unknown rate",
         );
     }
-    to.topology.sort();
     Ok(())
 }
 

@@ -7,9 +7,7 @@
 use super::affinity::MAX_NODE;
 use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, links, listed, text};
 use crate::import::{Imported, Result, numa_node};
-use nic_placement_core::topology::{
-    CpuSet, Gpu, GpuVendor, PciAddress, PciFunction, Provenance, Topology,
-};
+use nic_placement_core::topology::{CpuSet, Gpu, GpuVendor, PciAddress, PciFunction, Provenance};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The subject of a line about a GPU's NUMA node (rocm_smi_lib, python_smi_tools/rocm_smi.py, `showNumaTopology`).
@@ -59,12 +57,8 @@ pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<I
     } else {
         "rocm-smi --showtopo"
     };
-    let mut topology = Topology::empty(tool.split(' ').next().unwrap_or_default(), provenance);
-    topology.nics = nics;
-    let mut to = Imported {
-        topology,
-        diagnostics: Vec::new(),
-    };
+    let mut to = Imported::new(tool.split(' ').next().unwrap_or_default(), provenance);
+    to.topology.nics = nics;
     fill(&gpus, tool, &mut to)?;
     Ok(to)
 }
@@ -117,7 +111,6 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     }
     let nodes = nodes.into_iter().map(|node| numa_node(node, CpuSet::new()));
     to.topology.numa_nodes = nodes.collect();
-    to.topology.sort();
     let lacks = if to.topology.nics.is_empty() {
         "no NICs and no CPUs"
     } else {
