@@ -26,8 +26,7 @@ pci_busid="0000:20:00.1" => pci_busid="0000:20:00.0" => 62 => is there twice
 pci_busid="0000:20:00.1" => pci_busid="0000:20:00" => 62 => pci_busid `0000:20:00`
 0302 [10de:2330] => 0302 10de:2330 => 24 => pci_type `0302 10de:2330 [10de:16c1] a1`
 "0000:[10-20]" => "0000:10-20" => 20 => bridge_pci `0000:10-20`
- bridge_pci="0000:[10-20]" =>  => 20 => bridge_pci ``
-type="Bridge" gp_index="23" => type="PCIDev" gp_index="23" => 0 => a function that has no other below it"#;
+ bridge_pci="0000:[10-20]" =>  => 20 => bridge_pci ``"#;
 
 #[test]
 fn what_contradicts_itself_is_refused_with_its_line() {
