@@ -3,7 +3,7 @@
 //! nvidia-smi and mthreads-gmi pad these columns by a fixed width: a longer value touches the next, and some machines leave columns
 //! out.  A row that has not one value for each column is not known; the matrix before it is still good.
 
-use super::matrix::{Matrix, Row, TITLES};
+use super::matrix::{Matrix, MatrixRow, TITLES};
 use super::{listed, number};
 use crate::import::{Imported, numa_node, shown};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
@@ -91,7 +91,7 @@ pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
     affinities
 }
 
-fn of_row(row: &Row, titles: &[usize]) -> Result<Affinity, String> {
+fn of_row(row: &MatrixRow, titles: &[usize]) -> Result<Affinity, String> {
     let said = row.rest.join(" ");
     // `0-55,112-167 0N/A`: no number ends in `N/A`
     let spaced = said.replace("N/A", " N/A");

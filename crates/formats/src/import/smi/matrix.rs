@@ -23,7 +23,7 @@ const KINDS: [(&str, PathType); 6] = [
     ("SOC", PathType::Sys),
 ];
 
-pub struct Row<'t> {
+pub struct MatrixRow<'t> {
     label: &'t str,
     line: u32,
     cells: Vec<&'t str>,
@@ -38,7 +38,7 @@ pub struct Matrix<'t> {
     last_line: u32,
     columns: Vec<&'t str>,
     pub titles: Vec<usize>,
-    rows: Vec<Row<'t>>,
+    rows: Vec<MatrixRow<'t>>,
 }
 
 /// The word of a path, between GPUs also `X` (the device itself), `NV4`, `NVB` and `LOC`.
@@ -175,7 +175,7 @@ impl<'t> Matrix<'t> {
             )
         } else {
             self.last_line = line.number;
-            self.rows.push(Row {
+            self.rows.push(MatrixRow {
                 label,
                 line: line.number,
                 cells: cells.to_vec(),
@@ -187,7 +187,7 @@ impl<'t> Matrix<'t> {
         Err(BadText::new(line.number, problem))
     }
 
-    pub fn row(&self, label: &str) -> Option<&Row<'t>> {
+    pub fn row(&self, label: &str) -> Option<&MatrixRow<'t>> {
         self.rows.iter().find(|row| row.label == label)
     }
 
@@ -272,7 +272,7 @@ impl<'t> Matrix<'t> {
     }
 
     /// One cell for each column, and `X` in its own alone.
-    fn is_whole(&self, row: &Row) -> bool {
+    fn is_whole(&self, row: &MatrixRow) -> bool {
         let mut cells = row.cells.iter().zip(&self.columns);
         row.cells.len() == self.columns.len()
             && cells.all(|(cell, column)| (*cell == "X") == (*column == row.label))
@@ -280,12 +280,12 @@ impl<'t> Matrix<'t> {
 
     fn path(
         &self,
-        row: &Row<'t>,
+        row: &MatrixRow<'t>,
         nic: &str,
         legend: &BTreeMap<&str, PathType>,
     ) -> Result<PathType> {
         let gpu = row.label;
-        let cell = |row: &Row<'t>, label: &str| {
+        let cell = |row: &MatrixRow<'t>, label: &str| {
             let at = self.columns.iter().position(|column| *column == label);
             at.and_then(|at| row.cells.get(at).copied())
                 .unwrap_or_default()
