@@ -12,7 +12,7 @@ use nic_placement_core::topology::{
     Nic, NicKind, NumaNode, PciAddress, Provenance, Scope, Topology,
 };
 use nic_placement_core::wish::Wish;
-use nic_placement_formats::describe::{FileFormat, describe_as};
+use nic_placement_formats::describe::describe;
 use nic_placement_formats::{file, import};
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,7 +107,7 @@ fn topology(corpus: &Path, path: &str, kind: &str) -> Option<Checked<Topology>> 
         "nccl_topo_xml" => import::nccl::read(&text, from),
         "nvidia_smi_topo" => import::smi::read(&text, from),
         "sysfs_tar" | "kfd_sysfs_tar" => {
-            let read = describe_as(path, &bytes, Scope::Full, FileFormat::Sysfs);
+            let read = describe(path, &bytes, Scope::Full);
             return Some(read.map(|(topology, _)| topology));
         }
         "nccl_graph_xml" | "nvidia_smi_topo_error" => {
