@@ -43,9 +43,10 @@ plugin process sys core node topology
 launch launch::judge process sys config node gpus libraries maps placement plan policy step topology wish
 launch::judge gpus libraries placement plan policy step topology
 formats::manifest node topology
-formats::import formats::manifest topology
+formats::file topology
+formats::import formats::file formats::manifest topology
 formats::picture policy placement topology
-formats formats::manifest formats::import config node topology
+formats formats::file formats::manifest formats::import config node topology
 fleet::agree fleet::audit placement topology
 fleet::audit placement topology
 fleet::doctor fleet::audit plan config gpus node policy placement topology
@@ -53,7 +54,7 @@ fleet::fabric fleet::audit topology
 fleet::trial topology
 fleet fleet::doctor sys node topology
 traffic libraries placement topology
-tool launch launch::judge formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit
+tool launch launch::judge formats formats::file formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit
 tool fleet::doctor fleet::fabric fleet::trial traffic process program sys core node topology
 capi launch launch::judge process sys core node topology
 core topology

@@ -156,7 +156,7 @@ fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
     let json = run(&format!("show --json --topology {machine}")).out;
     let (file, again) = (place.file("node.json", json), place.at("again.json"));
     assert_eq!(plan(&file), plan(&machine));
-    run(&format!("import --from json {file} -o {again}")).ends(0);
+    run(&format!("import {file} -o {again}")).ends(0);
     assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
 }
 
@@ -170,7 +170,6 @@ fn what_is_no_file_is_named_and_not_waited_for() {
     for (words, status, said) in [
         (format!("show --topology {fifo}"), 1, &*is_pipe),
         (format!("import {fifo}"), 1, &is_pipe),
-        (format!("import --from hwloc {fifo}"), 1, &is_pipe),
         (format!("snapshot --unpack {fifo} /nowhere"), 1, &is_pipe),
         (format!("snapshot --topology {fifo}"), 1, &is_pipe),
         (

@@ -221,7 +221,7 @@ fn nothing_that_is_quoted_in_a_message_moves_a_terminal() {
         vec!["show", "--topology", &header],
         vec!["show", "--topology", escape],
         vec!["show", "--machine", escape],
-        vec!["import", "--from", escape, &json],
+        vec!["import", "--to", escape, &json],
         dgx(&["plan", "--gpus", escape]),
         dgx(&["plan", "--variable", escape]),
         dgx(&["plan", "--words", escape]),

@@ -96,16 +96,12 @@ fn unpack(packer: &str, program: &str) -> String {
 pub fn root_of(source: &NodeSource) -> Option<Root> {
     match source {
         NodeSource::Live => Some(Root::live()),
-        NodeSource::Sysfs(path) => Root::directory(Path::new(path), Author::Anyone).ok(),
-        NodeSource::Topology(path) if Path::new(path).is_dir() => {
-            Root::directory(Path::new(path), Author::Anyone).ok()
+        NodeSource::Topology(path) if !Path::new(path).is_dir() => {
+            let manifest = captured(&contents(path).ok()?)?;
+            manifest.ok().map(Root::manifest)
         }
-        NodeSource::Topology(path) => {
-            let bytes = contents(path).ok()?;
-            match format_of(&bytes) {
-                Ok(FileFormat::Sysfs) => captured(&bytes).ok().map(Root::manifest),
-                _ => None,
-            }
+        NodeSource::Sysfs(path) | NodeSource::Topology(path) => {
+            Root::directory(Path::new(path), Author::Anyone).ok()
         }
         NodeSource::Machine(_) => None,
     }
@@ -114,101 +110,46 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
 /// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileFormat {
-    /// the project's own topology JSON
-    Json,
-    NodeFile,
-    Sysfs,
-    Hwloc,
-    Nccl,
-    /// the text of `nvidia-smi topo -m`, or what AMD's tools print
-    Smi,
-}
-
-fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
-    describe_as(name, bytes, scope, format_of(bytes)?)
-}
-
-pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
-    if archive::is_tar(bytes) {
-        return Ok(FileFormat::Sysfs);
-    }
-    if bytes.starts_with(cache::MAGIC) {
-        return Ok(FileFormat::NodeFile);
-    }
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
-    let start = head.trim_start_matches('\u{feff}').trim_start();
-    Ok(match start {
-        text if text.starts_with(manifest::HEADER) => FileFormat::Sysfs,
-        text if import::smi::amd::is_one(text) => FileFormat::Smi,
-        text if text.starts_with('{') => FileFormat::Json,
-        text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
-        text if text.starts_with('<') => FileFormat::Nccl,
-        text if ["GPU", "NIC", "topology matrix"]
-            .iter()
-            .any(|word| text.contains(word))
-            && (has_number(bytes, b"GPU") || has_number(bytes, b"NIC")) =>
-        {
-            FileFormat::Smi
-        }
-        text => {
-            let seems = match text.lines().next() {
-                None => "an empty file".to_string(),
-                Some(_) if text.contains('\0') => "a program's own format".to_string(),
-                Some(line) => format!("other text, which begins with `{}`", Shown::word(line, 40)),
-            };
-            return Err(format!(
-                "it seems to be {seems}; expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or \
-                 NCCL, or the text of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`"
-            ));
-        }
-    })
-}
-
-/// As in a matrix' `GPU0`: prose has the word alone.
-fn has_number(bytes: &[u8], word: &[u8]) -> bool {
-    bytes
-        .windows(word.len() + 1)
-        .any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
-}
-
-pub fn describe_as(
+/// A node from the bytes of a file.
+pub fn describe(
     name: &str,
     bytes: &[u8],
     scope: Scope,
-    format: FileFormat,
 ) -> Result<(Topology, Vec<Diagnostic>), String> {
-    let (text, provenance) = (|| text_of(bytes), Provenance::File(name.to_string()));
-    match format {
-        FileFormat::Sysfs => {
-            let root = Root::manifest(captured(bytes)?);
-            Ok(read_root(
-                &root,
-                scope,
-                Provenance::Captured(name.to_string()),
-            ))
-        }
-        FileFormat::NodeFile => {
-            let node = cache::from_bytes(bytes, provenance).map_err(|bad| bad.to_string())?;
-            Ok((
-                node.topology,
-                vec![Diagnostic::new(
-                    name,
-                    format!("a node file, written {}", node.stamp.time),
-                )],
-            ))
-        }
-        FileFormat::Json => Ok((
-            file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?,
-            Vec::new(),
-        )),
-        FileFormat::Hwloc => {
-            import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string())
-        }
-        FileFormat::Nccl => import::nccl::read(text()?, provenance).map_err(|bad| bad.to_string()),
-        FileFormat::Smi => import::smi::read(text()?, provenance).map_err(|bad| bad.to_string()),
+    if let Some(manifest) = captured(bytes) {
+        let from = Provenance::Captured(name.to_string());
+        return Ok(read_root(&Root::manifest(manifest?), scope, from));
     }
+    let from = Provenance::File(name.to_string());
+    if bytes.starts_with(cache::MAGIC) {
+        let node = cache::from_bytes(bytes, from).map_err(|bad| bad.to_string())?;
+        let written = format!("a node file, written {}", node.stamp.time);
+        return Ok((node.topology, vec![Diagnostic::new(name, written)]));
+    }
+    let text = text_of(bytes)?.trim_start();
+    // as in a matrix' `GPU0`: prose has the word alone
+    let has_number = |word: &str| {
+        let mut after = text.split(word).skip(1);
+        after.any(|after| after.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let read = if text.starts_with('{') {
+        let node = file::from_json(text, from).map_err(|bad| bad.to_string())?;
+        return Ok((node, Vec::new()));
+    } else if text.starts_with('<') && text.contains("<topology") {
+        import::hwloc::read(text, from)
+    } else if text.starts_with('<') {
+        import::nccl::read(text, from)
+    } else if import::smi::amd::is_one(text) || has_number("GPU") || has_number("NIC") {
+        import::smi::read(text, from)
+    } else {
+        let line = text.lines().next().unwrap_or_default();
+        return Err(format!(
+            "it begins with `{}`; expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or NCCL, or the \
+             text of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`",
+            Shown::word(line, 40)
+        ));
+    };
+    read.map_err(|bad| bad.to_string())
 }
 
 fn text_of(bytes: &[u8]) -> Result<&str, String> {
@@ -217,11 +158,14 @@ fn text_of(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.trim_start_matches('\u{feff}'))
 }
 
-fn captured(bytes: &[u8]) -> Result<Manifest, String> {
+/// What a tar or a snapshot holds; `None` for another file.
+fn captured(bytes: &[u8]) -> Option<Result<Manifest, String>> {
     let read = if archive::is_tar(bytes) {
         archive::read(bytes)
     } else {
-        manifest::parse(text_of(bytes)?)
+        let text = text_of(bytes).ok()?.trim_start();
+        text.starts_with(manifest::HEADER)
+            .then(|| manifest::parse(text))?
     };
-    read.map_err(|bad| bad.to_string())
+    Some(read.map_err(|bad| bad.to_string()))
 }

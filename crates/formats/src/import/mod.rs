@@ -10,17 +10,14 @@ mod xml;
 
 pub use crate::manifest::BadText;
 
-use nic_placement_core::diagnostic::{Diagnostic, Shown};
+use crate::file;
+use nic_placement_core::diagnostic::{Diagnostic, Shown, counted};
 use nic_placement_core::topology::{
-    Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciAddress, Processor, Topology, X86,
+    Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciAddress, Processor, Provenance, Topology, X86,
 };
-use std::collections::BTreeMap;
 
 /// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
-
-/// By positions of two GPUs: `NV18`, `XGMI`, or another word of `nvidia-smi topo -m`.
-pub(crate) type GpuLinks = BTreeMap<(usize, usize), String>;
 
 type Result<T, E = BadText> = std::result::Result<T, E>;
 
@@ -28,14 +25,43 @@ type Result<T, E = BadText> = std::result::Result<T, E>;
 const AMAZON: u16 = 0x1d0f;
 const CRAY: u16 = 0x17db;
 
+/// The most findings about one file: a broken file can have one for each of its objects.
+const MAX_FINDINGS: usize = 64;
+
 struct Imported {
     topology: Topology,
     diagnostics: Vec<Diagnostic>,
+    unsaid: usize,
 }
 
 impl Imported {
+    fn new(name: &str, provenance: Provenance) -> Imported {
+        Imported {
+            topology: Topology::empty(name, provenance),
+            diagnostics: Vec::new(),
+            unsaid: 0,
+        }
+    }
+
     fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
-        self.diagnostics.push(Diagnostic::new(place, finding));
+        if self.diagnostics.len() < MAX_FINDINGS {
+            self.diagnostics.push(Diagnostic::new(place, finding));
+        } else {
+            self.unsaid += 1;
+        }
+    }
+
+    /// Refuses what a topology file could not hold: a name, an address or a CPU twice, or too many.
+    fn finish(mut self) -> Result<(Topology, Vec<Diagnostic>)> {
+        if self.unsaid > 0 {
+            let more = counted(self.unsaid, "more finding");
+            self.diagnostics.push(Diagnostic::new("file", more));
+        }
+        self.topology.sort();
+        let from = self.topology.provenance.clone();
+        file::from_json(&file::to_json(&self.topology), from)
+            .map_err(|bad| BadText::new(0, bad.to_string()))?;
+        Ok((self.topology, self.diagnostics))
     }
 }
 

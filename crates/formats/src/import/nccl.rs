@@ -13,7 +13,6 @@
 //! NCCL then merges the two levels of Broadcom's newer switches by their subsystem's ids.  The reader keeps these, and
 //! [`Topology::path_type`] merges them too.
 
-mod device;
 mod values;
 mod write;
 
@@ -22,17 +21,16 @@ mod tests;
 
 pub use write::write;
 
-use super::{BadText, GpuLinks, host_of, nth_bus, numa_node, shown, xml};
-use nic_placement_core::diagnostic::{Diagnostic, counted};
+use super::{AMAZON, BadText, CRAY, Imported, Result, host_of, nth_bus, numa_node, shown, xml};
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_NUMA_NODES, MAX_PCI};
 use nic_placement_core::topology::{
-    Arch, CpuSet, DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink,
-    Processor, Provenance, Topology,
+    Arch, CpuSet, DeviceName, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress,
+    PciFunction, PciParent, PciTree, PcieLink, Port, PortState, Processor, Provenance, Topology,
 };
-use roxmltree::{Document, Node};
-use std::collections::{BTreeMap, BTreeSet};
+use roxmltree::Node;
+use std::collections::BTreeSet;
 
-const NAME: &str = "nccl";
 /// The first PCI domain of the invented host bridges, one for each `<cpu>`.
 const INVENTED_HOSTS: u32 = 0xfffe_0000;
 /// The first PCI domain of switches whose address another function also has.
@@ -41,106 +39,100 @@ const INVENTED_SWITCHES: u32 = 0xfffd_0000;
 const INVENTED_PORTS: u32 = 0xffff_0000;
 /// The most nested `<pci>`: each switch stands for two bridges, with one device below the last.
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
-/// The most unknown elements to report.
-const MAX_UNKNOWN: usize = 16;
-/// Further findings are only counted.
-const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
 
 type Element<'a> = Node<'a, 'a>;
 
-pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     let document = xml::parse(text)?;
     let root = document.root_element();
-    let name = root
-        .attribute("name")
-        .filter(|name| DeviceName::is_one(name))
-        .unwrap_or(NAME);
-    let mut reader = Reader {
-        document: &document,
-        topology: Topology::empty(name, provenance),
-        diagnostics: Vec::new(),
-        unsaid: 0,
-        is_amd: root
-            .descendants()
-            .any(|element| element.has_tag_name("xgmi") || element.attribute("gcn").is_some()),
-        host: None,
-        cpus: BTreeMap::new(),
-        addresses: BTreeMap::new(),
-        devices: root
-            .descendants()
-            .filter(|element| element.has_tag_name("pci") && !has(*element, "pci"))
-            .filter_map(|device| device.attribute("busid")?.trim().parse().ok())
-            .collect(),
-        functions: 0,
-        ports: 0,
-        names: BTreeMap::new(),
-        nameless: Vec::new(),
-        fused: Vec::new(),
-        unknown: BTreeSet::new(),
-    };
-    reader.system(root)?;
-    Ok(reader.finish())
-}
-
-/// The NVLinks and XGMI links of the file's GPUs. Of those to switches a pair has as many as the GPU with fewer.
-pub(crate) fn between_gpus(text: &str, node: &Topology) -> GpuLinks {
-    let position = |text: Option<&str>| Some(node.gpu_index(text?.trim().parse().ok()?)?.0);
-    let (mut links, mut switched) = (GpuLinks::new(), BTreeMap::<usize, u32>::new());
-    let document = xml::parse(text).ok();
-    for link in document.iter().flat_map(|document| document.descendants()) {
-        let mut above = link.ancestors();
-        let gpu = above.find_map(|above| position(above.attribute("busid")));
-        let count = link.attribute("count").and_then(|count| count.parse().ok());
-        let (Some(gpu), Some(count)) = (gpu, count) else {
-            continue;
-        };
-        match (link.tag_name().name(), position(link.attribute("target"))) {
-            ("xgmi", Some(other)) => drop(links.insert((gpu, other), "XGMI".to_string())),
-            ("nvlink", Some(other)) => drop(links.insert((gpu, other), format!("NV{count}"))),
-            ("nvlink", None) => {
-                let sum = switched.entry(gpu).or_default();
-                *sum = sum.saturating_add(count);
-            }
-            _ => {}
+    match (root.tag_name().name(), root.attribute("version")) {
+        ("system", Some("1" | "2")) => {}
+        (name, _) => {
+            return Err(bad(
+                root,
+                format!(
+                    "`<{}>`: expected `<system>` of version 1 (NCCL) or 2 (RCCL), as `NCCL_TOPO_DUMP_FILE` writes it",
+                    shown(name)
+                ),
+            ));
         }
     }
-    for (a, own) in &switched {
-        let pair = |(b, other): (&usize, &u32)| ((*a, *b), format!("NV{}", own.min(other)));
-        links.extend(switched.iter().map(pair));
+    let name = root
+        .attribute("name")
+        .filter(|name| DeviceName::is_one(name));
+    let all = || root.descendants();
+    let counted = |of: &Element| ["cpu", "pci", "net"].contains(&of.tag_name().name());
+    if all().filter(counted).count() > MAX_PCI {
+        return Err(bad(root, format!("more than {MAX_PCI} elements")));
     }
-    links
+    let switch = |of: &Element| of.has_tag_name("pci") && named(*of, "pci").next().is_some();
+    let devices = all().filter(|of| of.has_tag_name("pci") && !switch(of));
+    let devices = devices.filter_map(|device| address(device).ok());
+    let mut reader = Reader {
+        to: Imported::new(name.unwrap_or("nccl"), provenance),
+        // links and architectures that only AMD has
+        is_amd: all().any(|of| of.has_tag_name("xgmi") || of.attribute("gcn").is_some()),
+        host: root.children().find_map(|cpu| cpu.attribute("host_hash")),
+        devices: devices.collect(),
+        functions: 0,
+    };
+    for (index, cpu) in named(root, "cpu").enumerate() {
+        reader.cpu(cpu, index as u32)?;
+    }
+    let nics = reader
+        .to
+        .topology
+        .nics
+        .iter()
+        .filter(|nic| nic.ports.is_empty());
+    let nameless = nics.count();
+    if nameless > 0 {
+        reader.to.note(
+            "<pci>",
+            format!("{nameless} NICs are known by address only, and never chosen"),
+        );
+    }
+    let node = &reader.to.topology;
+    if node.gpus.is_empty() && node.nics.is_empty() {
+        reader.to.note("<system>", "no GPU and no NIC is known");
+    }
+    reader.to.finish()
 }
 
-fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {
-    parent.children().filter(|child| child.is_element())
+fn named<'a>(parent: Element<'a>, name: &'static str) -> impl Iterator<Item = Element<'a>> {
+    let children = parent.children();
+    children.filter(move |child| child.has_tag_name(name))
 }
 
-fn has(parent: Element<'_>, name: &str) -> bool {
-    elements(parent).any(|child| child.has_tag_name(name))
+/// Slow, since it scans the text: for errors only.
+fn bad(element: Element<'_>, problem: impl Into<String>) -> BadText {
+    let line = element.document().text_pos_at(element.range().start).row;
+    BadText::new(line, problem)
+}
+
+fn address(pci: Element<'_>) -> Result<PciAddress> {
+    let text = pci.attribute("busid").unwrap_or_default().trim();
+    let known = text.parse().ok();
+    let known = known.filter(|known: &PciAddress| known.domain < INVENTED_HOSTS);
+    known.ok_or_else(|| {
+        let text = shown(text);
+        bad(
+            pci,
+            format!("`busid` `{text}`: expected a PCI address such as `0000:1b:00.0`"),
+        )
+    })
 }
 
 struct Reader<'a> {
-    document: &'a Document<'a>,
-    topology: Topology,
-    diagnostics: Vec<Diagnostic>,
-    unsaid: usize,
-    /// true if the file has something that only AMD has
+    to: Imported,
     is_amd: bool,
     host: Option<&'a str>,
-    /// where each `numaid` was seen, -1 for the unknown one
-    cpus: BTreeMap<i64, usize>,
-    addresses: BTreeMap<PciAddress, usize>,
     /// the `busid` of each `<pci>` that is no switch
     devices: BTreeSet<PciAddress>,
-    functions: usize,
-    ports: u32,
-    names: BTreeMap<DeviceName, (NicIndex, usize)>,
-    /// NICs of which the file has only the address
-    nameless: Vec<PciAddress>,
-    fused: Vec<device::Fused>,
-    unknown: BTreeSet<String>,
+    /// switches with their ports so far
+    functions: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -151,168 +143,106 @@ struct Place {
 }
 
 impl<'a> Reader<'a> {
-    /// Slow, since it scans the text: for errors only.
-    fn line(&self, position: usize) -> u32 {
-        self.document.text_pos_at(position).row
-    }
-
-    fn bad(&self, element: Element<'_>, problem: impl Into<String>) -> BadText {
-        BadText::new(self.line(element.range().start), problem)
-    }
-
-    /// The error of a name or a number that must be there once.
-    fn second(&self, element: Element<'_>, what: String, first: usize) -> BadText {
-        let first = self.line(first);
-        self.bad(
-            element,
-            format!("{what} a second time, the first is in line {first}"),
-        )
-    }
-
-    fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
-        if self.diagnostics.len() < MAX_FINDINGS {
-            self.diagnostics.push(Diagnostic::new(place, finding));
-        } else {
-            self.unsaid += 1;
-        }
-    }
-
-    fn unknown(&mut self, element: Element<'_>) {
-        // links between GPUs, and newer versions' elements beside `<net>`: none pairs a GPU with a NIC
-        let known = ["nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"];
-        let name = element.tag_name().name();
-        if !known.contains(&name) && self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.insert(shown(name).into());
-        }
-    }
-
-    fn system(&mut self, root: Element<'a>) -> Result<(), BadText> {
-        let problem = match (root.tag_name().name(), root.attribute("version")) {
-            ("system", Some("1" | "2")) => None,
-            ("system", Some(other)) => Some(format!(
-                "version `{}`: expected `1` (NCCL) or `2` (RCCL)",
-                shown(other)
-            )),
-            ("system", None) => {
-                Some("`<system>` has no `version`: expected `version=\"1\"`".to_string())
-            }
-            ("graphs", _) => Some(
-                "`<graphs>` are the rings and trees that NCCL chose (`NCCL_GRAPH_DUMP_FILE`), not the machine that it \
-                 chose them for: expected the file that `NCCL_TOPO_DUMP_FILE` writes"
-                    .to_string(),
-            ),
-            (other, _) => Some(format!(
-                "the outermost element is `<{}>`: expected `<system>`",
-                shown(other)
-            )),
-        };
-        if let Some(problem) = problem {
-            return Err(self.bad(root, problem));
-        }
-        for child in elements(root) {
-            match child.tag_name().name() {
-                "cpu" => self.cpu(child)?,
-                _ => self.unknown(child),
-            }
-        }
-        Ok(())
-    }
-
-    fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
+    fn cpu(&mut self, cpu: Element<'a>, index: u32) -> Result<()> {
         // a file of a multi-node NVLink domain has all its hosts, with the same addresses in each
-        if let Some(host) = cpu.attribute("host_hash") {
-            let first = *self.host.get_or_insert(host);
-            if first != host {
-                let (host, first) = (shown(host), shown(first));
-                return Err(self.bad(cpu, format!(
-                    "`host_hash` is `{host}` here and `{first}` before: the file describes several hosts, and a topology one"
-                )));
-            }
+        if cpu
+            .attribute("host_hash")
+            .is_some_and(|host| Some(host) != self.host)
+        {
+            return Err(bad(
+                cpu,
+                "another `host_hash`: the file describes several hosts, a topology one",
+            ));
         }
-        if self.topology.processor.is_none() {
-            self.topology.processor = processor(cpu);
-        }
-        let index = self.cpus.len() as u32;
-        let numa_node = self.numa_node(cpu)?;
+        let node = &mut self.to.topology;
+        node.processor = node.processor.take().or(processor(cpu));
         let place = Place {
             parent: PciParent::Host(host_of(nth_bus(INVENTED_HOSTS + index, 0))),
-            numa_node,
+            numa_node: self.numa_node(cpu)?,
             level: 1,
         };
-        for child in elements(cpu) {
-            match child.tag_name().name() {
-                "pci" => self.pci(child, place)?,
-                "nic" => self.nic(child, None, None)?,
-                _ => self.unknown(child),
-            }
+        for pci in named(cpu, "pci") {
+            self.pci(pci, place)?;
         }
+        named(cpu, "nic").for_each(|nic| self.nic(nic, None, None));
         Ok(())
     }
 
     /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
-    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
-        let text = cpu.attribute("numaid");
-        if text.is_none() {
-            self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");
-        }
-        let text = text.unwrap_or("-1");
-        let number = text.trim().parse::<i64>().ok();
+    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>> {
+        let text = cpu.attribute("numaid").unwrap_or("-1").trim();
+        let number = text.parse::<i64>().ok();
         let number = number.filter(|number| (-1..MAX_NUMA_NODES as i64).contains(number));
         let number = number.ok_or_else(|| {
             let text = shown(text);
-            let expected = format!("expected -1 or a number below {MAX_NUMA_NODES}");
-            self.bad(cpu, format!("`numaid` `{text}`: {expected}"))
+            bad(
+                cpu,
+                format!("`numaid` `{text}`: expected -1 or a number below {MAX_NUMA_NODES}"),
+            )
         })?;
-        if let Some(first) = self.cpus.insert(number, cpu.range().start) {
-            return Err(self.second(cpu, format!("`numaid` `{number}`"), first));
-        }
         let Ok(os_index) = u32::try_from(number) else {
             return Ok(None);
         };
-        let mut cpus = CpuSet::new();
-        if let Some(text) = cpu.attribute("affinity") {
-            cpus = values::affinity(text).ok_or_else(|| {
-                let text = shown(text);
-                let expected = "expected a mask such as `ffffffff,00000000`";
-                self.bad(cpu, format!("`affinity` `{text}`: {expected}"))
-            })?;
-        }
-        // an offset marks a part of a mask, from a system that Slurm does not run on
-        let mut others = self.topology.numa_nodes.iter();
-        let finding = if cpu
-            .attribute("affinity_offset")
-            .is_some_and(|offset| offset != "0")
-        {
-            Some("has an offset".to_string())
-        } else {
-            // seen in a cloud provider's file: the same mask for all nodes
-            let other = others.find(|other| other.cpus.intersects(&cpus));
-            other.map(|other| format!("names CPUs of NUMA node {} too", other.os_index))
-        };
-        if let Some(finding) = finding {
-            self.note(
-                format!("numaid {number}"),
-                format!("`affinity` {finding}: its CPUs are not used"),
+        let text = cpu.attribute("affinity").unwrap_or("0");
+        let mut cpus = values::affinity(text).ok_or_else(|| {
+            let text = shown(text);
+            bad(
+                cpu,
+                format!("`affinity` `{text}`: expected a mask such as `ffffffff,00000000`"),
+            )
+        })?;
+        // seen in a cloud provider's file: the same mask for all nodes
+        let mut others = self.to.topology.numa_nodes.iter();
+        if let Some(other) = others.find(|other| other.cpus.intersects(&cpus)) {
+            let other = other.os_index;
+            self.to.note(
+                format!("numaid {os_index}"),
+                format!("`affinity` names CPUs of NUMA node {other} too: its CPUs are not used"),
             );
             cpus = CpuSet::new();
         }
-        self.topology.numa_nodes.push(numa_node(os_index, cpus));
+        self.to.topology.numa_nodes.push(numa_node(os_index, cpus));
         Ok(Some(os_index))
     }
 
-    fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadText> {
+    fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<()> {
         if place.level > MAX_LEVELS {
-            return Err(self.bad(
+            return Err(bad(
                 pci,
                 format!("more than {MAX_LEVELS} `<pci>` inside each other"),
             ));
         }
-        let is_switch = has(pci, "pci");
-        let address = self.address(pci, is_switch)?;
+        let [below, gpus, nics] =
+            ["pci", "gpu", "nic"].map(|name| Vec::from_iter(named(pci, name)));
+        let kinds = [&below, &gpus, &nics];
+        let mut address = address(pci)?;
+        if kinds.iter().filter(|inside| !inside.is_empty()).count() > 1 {
+            return Err(bad(
+                pci,
+                format!("`{address}` is more than one of a switch, a GPU and a NIC"),
+            ));
+        }
+        let is_there = self.to.topology.pci.get(address).is_some();
+        if below.is_empty() && is_there {
+            return Err(bad(pci, format!("`busid` `{address}` a second time")));
+        }
+        // Switches of virtual bridges may all have the same address, or a NIC's: NCCL tells nodes apart by type and address
+        // (src/graph/topo.cc, `ncclTopoAddPci`).  Unlike a port, such a switch is written out again: its address must be valid
+        if !below.is_empty() && (is_there || self.devices.contains(&address)) {
+            let mut own = (0..).map(|nth| nth_bus(INVENTED_SWITCHES, nth));
+            let pci = &self.to.topology.pci;
+            let own = own.find(|own| pci.get(*own).is_none() && !self.devices.contains(own));
+            let own = own.unwrap_or(address);
+            self.to.note(
+                address.to_string(),
+                format!("a second function of this address: the switch is called `{own}` here"),
+            );
+            address = own;
+        }
         let class = pci.attribute("class").unwrap_or_default();
-        let rate = values::rate(pci.attribute("link_speed"), pci.attribute("link_width"));
+        let rate = rate(pci);
         let id = |name: &str| pci.attribute(name).and_then(values::id);
-        let function = PciFunction {
+        let mut function = PciFunction {
             class: values::class(class),
             vendor: id("vendor"),
             device: id("device"),
@@ -325,153 +255,163 @@ impl<'a> Reader<'a> {
             },
             ..PciFunction::new(address, place.parent)
         };
-        let gpus: Vec<Element<'a>> = elements(pci)
-            .filter(|child| child.has_tag_name("gpu"))
-            .collect();
-        let is_nic = has(pci, "nic");
-        if usize::from(is_switch) + usize::from(is_nic) + gpus.len().min(1) > 1 {
-            return Err(self.bad(
-                pci,
-                format!("`{address}` is more than one of a switch, a GPU and a NIC"),
-            ));
-        }
         let vendor = function.vendor;
-        self.insert(pci, function)?;
-        if is_switch {
-            for child in elements(pci) {
-                if !child.has_tag_name("pci") {
-                    self.unknown(child);
+        if !gpus.is_empty() || below.is_empty() && nics.is_empty() && values::is_gpu(class) {
+            self.gpus(pci, &gpus, &mut function);
+        }
+        self.to.topology.pci.insert(function);
+        for child in below {
+            let port = PciFunction {
+                class: Some(BRIDGE),
+                numa_node: place.numa_node,
+                ..PciFunction::new(
+                    nth_bus(INVENTED_PORTS, self.functions),
+                    PciParent::Bridge(address),
+                )
+            };
+            self.functions += 1;
+            let inside = Place {
+                parent: PciParent::Bridge(port.address),
+                level: place.level + 1,
+                ..place
+            };
+            self.to.topology.pci.insert(port);
+            self.pci(child, inside)?;
+        }
+        let has_nets = nics.iter().any(|nic| named(*nic, "net").next().is_some());
+        if !has_nets && gpus.is_empty() && (!nics.is_empty() || class.starts_with("0x02")) {
+            // NCCL takes the rest from the machine
+            let name = format!("pci-{address}").replace(':', "-");
+            self.named(&name, Some(address), vendor, NicKind::Verbs);
+        }
+        nics.into_iter()
+            .for_each(|nic| self.nic(nic, Some(address), vendor));
+        Ok(())
+    }
+
+    fn gpus(&mut self, pci: Element<'a>, gpus: &[Element<'a>], function: &mut PciFunction) {
+        let address = function.address;
+        let known = function.vendor.and_then(GpuVendor::from_pci);
+        if gpus.is_empty() && function.vendor.is_some() && known.is_none() {
+            // a server's management controller has a display too
+            return;
+        }
+        // older files name no vendor, and Hygon's GPUs are used like AMD's
+        let class = pci.attribute("class").unwrap_or_default();
+        let has_capability = gpus.iter().any(|gpu| gpu.attribute("sm").is_some());
+        let guessed = if self.is_amd || class.starts_with("0x1200") && !has_capability {
+            GpuVendor::Amd
+        } else {
+            GpuVendor::Nvidia
+        };
+        if let (Some(id), None) = (function.vendor, known) {
+            self.to.note(
+                address.to_string(),
+                format!("a GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {guessed}'s"),
+            );
+            function.vendor = None;
+        }
+        // several ranks may share a GPU; each part of one function has its own index
+        let devs: BTreeSet<Option<&str>> = gpus.iter().map(|gpu| gpu.attribute("dev")).collect();
+        for part in 0..devs.len().max(1) as u32 {
+            self.to.topology.gpus.push(Gpu {
+                partition: (devs.len() > 1).then_some(part),
+                ..Gpu::new(address, known.unwrap_or(guessed))
+            });
+        }
+    }
+
+    fn nic(&mut self, nic: Element<'a>, address: Option<PciAddress>, vendor: Option<u16>) {
+        for (index, net) in named(nic, "net").enumerate() {
+            let port = net
+                .attribute("port")
+                .and_then(|port| port.trim().parse::<u8>().ok());
+            // NCCL's sockets have port 0: they are network interfaces, not RDMA devices
+            let kind = if port == Some(0) {
+                NicKind::Ethernet
+            } else {
+                NicKind::Verbs
+            };
+            // NCCL calls a NIC that it made of several (`NCCL_NET_MERGE_LEVEL`) `mlx5_0+mlx5_1`
+            let names: Vec<&str> = net
+                .attribute("name")
+                .unwrap_or_default()
+                .split('+')
+                .collect();
+            let rate = net.attribute("speed").and_then(values::mbps);
+            let rate = rate.map(|rate| rate / names.len() as u64);
+            for name in &names {
+                let Some(nic) = self.named(name, address, vendor, kind) else {
+                    self.to.note(
+                        shown(name),
+                        "no name that a library's variable could hold: this NIC is left out",
+                    );
+                    continue;
+                };
+                let ports = &mut nic.ports;
+                if names.len() > 1 && !ports.is_empty() {
                     continue;
                 }
-                let port = PciFunction {
-                    class: Some(BRIDGE),
-                    numa_node: place.numa_node,
-                    ..PciFunction::new(
-                        nth_bus(INVENTED_PORTS, self.ports),
-                        PciParent::Bridge(address),
-                    )
+                let is_free =
+                    |number: &u8| *number > 0 && ports.iter().all(|port| port.number != *number);
+                // Sockets have no numbers.  NCCL's IB transport adds the number of ports it has already listed of the same card
+                let stated = if nic.kind == NicKind::Ethernet {
+                    0
+                } else {
+                    port.unwrap_or(1)
                 };
-                self.ports += 1;
-                let parent = PciParent::Bridge(port.address);
-                self.insert(pci, port)?;
-                let level = place.level + 1;
-                self.pci(
-                    child,
-                    Place {
-                        parent,
-                        level,
-                        ..place
-                    },
-                )?;
+                let own = stated.saturating_sub(index as u8);
+                let mut numbers = [own, stated].into_iter().chain(1..=u8::MAX);
+                let number = numbers.find(is_free).unwrap_or_default();
+                // NCCL lists active ports only
+                ports.push(Port::new(
+                    number,
+                    PortState::Active,
+                    LinkLayer::Unknown,
+                    rate,
+                ));
             }
-        } else if is_nic {
-            for child in elements(pci) {
-                match child.tag_name().name() {
-                    "nic" => self.nic(child, Some(address), vendor)?,
-                    _ => self.unknown(child),
-                }
-            }
-            let mut nics = self.topology.nics.iter();
-            if !nics.any(|nic| nic.address == Some(address)) {
-                self.nameless_nic(pci, address, vendor)?;
-            }
-        } else if !gpus.is_empty() || values::is_gpu(class) {
-            elements(pci)
-                .filter(|child| !child.has_tag_name("gpu"))
-                .for_each(|child| self.unknown(child));
-            self.gpu(pci, address, &gpus)?;
-        } else if class.starts_with("0x02") {
-            self.nameless_nic(pci, address, vendor)?;
         }
-        Ok(())
     }
 
-    /// Switches of virtual bridges may all have the same address, or a NIC's: NCCL tells nodes
-    /// apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
-    fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
-        let text = pci
-            .attribute("busid")
-            .ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
-        let expected = |text: &str, what: &str| {
-            self.bad(pci, format!("`busid` `{text}`: expected a PCI {what}"))
+    /// The NIC of a name, made where there is none; `None` for what is no name.
+    fn named(
+        &mut self,
+        name: &str,
+        address: Option<PciAddress>,
+        vendor: Option<u16>,
+        kind: NicKind,
+    ) -> Option<&mut Nic> {
+        let name: DeviceName = name.parse().ok()?;
+        let kind = match vendor {
+            _ if kind == NicKind::Ethernet => kind,
+            Some(AMAZON) => NicKind::Efa,
+            // Files written by hand often have only the name: rdma-core's names that begin with `rdma` are no InfiniBand, RoCE or
+            // iWARP (kernel-boot/rdma-persistent-naming.rules), but EFA's
+            None if name.as_str().starts_with("rdmap") => NicKind::Efa,
+            Some(CRAY) => NicKind::Slingshot,
+            _ => kind,
         };
-        let address: PciAddress = text.trim().parse().map_err(|_| {
-            let text = shown(text).to_string();
-            expected(&text, "address such as `0000:1b:00.0`")
-        })?;
-        if address.domain >= INVENTED_HOSTS {
-            return Err(expected(&address.to_string(), "domain below `fffe0000`"));
+        let nics = &mut self.to.topology.nics;
+        let known = nics
+            .iter()
+            .position(|nic| nic.name == name && nic.address == address);
+        let at = known.unwrap_or(nics.len());
+        if known.is_none() {
+            nics.push(Nic {
+                address,
+                ..Nic::new(name, kind)
+            });
         }
-        let is_devices = is_switch && self.devices.contains(&address);
-        match self.addresses.get(&address) {
-            None if !is_devices => {
-                self.addresses.insert(address, pci.range().start);
-                return Ok(address);
-            }
-            Some(&first) if !is_switch => {
-                return Err(self.second(pci, format!("`busid` `{address}`"), first));
-            }
-            _ => {}
-        }
-        // unlike a port, we write it out again, so its address must be valid in a file
-        let mut own = (0..=MAX_PCI).map(|nth| nth_bus(INVENTED_SWITCHES, nth as u32));
-        let invented = own
-            .find(|own| !self.addresses.contains_key(own))
-            .ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
-        self.addresses.insert(invented, pci.range().start);
-        let whose = if is_devices {
-            "a switch with a device's address"
-        } else {
-            "a second switch of this address"
-        };
-        self.note(
-            address.to_string(),
-            format!("{whose}: called `{invented}` here"),
-        );
-        Ok(invented)
+        nics.get_mut(at)
     }
+}
 
-    fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadText> {
-        self.functions += 1;
-        if self.functions > MAX_PCI {
-            return Err(self.bad(
-                pci,
-                format!("more than {MAX_PCI} PCI functions, with those that it implies"),
-            ));
-        }
-        self.topology.pci.insert(function);
-        Ok(())
-    }
-
-    fn finish(mut self) -> (Topology, Vec<Diagnostic>) {
-        self.part_fused();
-        for name in std::mem::take(&mut self.unknown) {
-            self.note(format!("<{name}>"), "not an element of NCCL's: left out");
-        }
-        if let Some(first) = self.nameless.first().copied() {
-            let others = match self.nameless.len() {
-                1 => String::new(),
-                count => format!(", nor of {} others", count - 1),
-            };
-            self.note(first.to_string(), format!(
-                "the file names no device of this NIC{others}: known by address only, and never chosen"
-            ));
-        }
-        if self.topology.gpus.is_empty() && self.topology.nics.is_empty() {
-            self.note(
-                "<system>",
-                "no `<gpu>`, no `<net>`, and no class that tells either: no GPU and no NIC is known",
-            );
-        }
-        if self.unsaid > 0 {
-            self.diagnostics.push(Diagnostic::new(
-                "<system>",
-                format!("{} of these kinds", counted(self.unsaid, "more finding")),
-            ));
-        }
-        self.topology.sort();
-        (self.topology, self.diagnostics)
-    }
+/// `16 GT/s`, `32.0 GT/s PCIe` and width `16`; virtual machines show nothing, `Unknown` or width 0.
+fn rate(pci: Element<'_>) -> Option<LinkRate> {
+    let (speed, _) = pci.attribute("link_speed")?.trim().split_once(" GT/s")?;
+    let width = pci.attribute("link_width")?.trim();
+    format!("{speed} GT/s x{width}").parse().ok()
 }
 
 /// `arch`, `vendor`, `familyid`, `modelid`.

@@ -11,20 +11,18 @@ mod affinity;
 pub(crate) mod amd;
 mod links;
 mod matrix;
-mod names;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use super::{BadText, GpuLinks, Imported, Result, host_of, nth_bus, number};
+use super::{BadText, Imported, Result, host_of, nth_bus, number};
 use affinity::Affinity;
 use matrix::Matrix;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port, PortState,
-    Provenance, Topology,
+    DeviceName, Gpu, GpuVendor, LinkLayer, Nic, NicKind, PathType, PciAddress, PciFunction,
+    PciParent, Port, PortState, Provenance, Topology,
 };
-use std::collections::BTreeSet;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
@@ -38,41 +36,31 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     read_with_links(text, "", provenance)
 }
 
-/// The words between GPUs in NVIDIA's matrix, which no topology has.
-pub(crate) fn between_gpus(text: &str) -> GpuLinks {
-    let matrix = text::lines(text).and_then(|lines| matrix::find(&lines));
-    matrix.map_or(GpuLinks::new(), |matrix| matrix.between_gpus())
-}
-
 /// As [`read`], with the output of `rdma link` or `ibdev2netdev` beside that of AMD's tools.
 pub fn read_with_links(
     text: &str,
     links: &str,
     provenance: Provenance,
 ) -> Result<(Topology, Vec<Diagnostic>)> {
-    let read = if amd::is_one(text) {
-        amd::read(text, links, provenance)?
-    } else if links.is_empty() {
-        let lines = text::lines(text)?;
-        let mut to = Imported {
-            topology: Topology::empty("nvidia-smi-topo", provenance),
-            diagnostics: Vec::new(),
-        };
-        fill(&matrix::find(&lines)?, &lines, &mut to)?;
-        to
-    } else {
+    if amd::is_one(text) {
+        return amd::read(text, links, provenance);
+    }
+    if !links.is_empty() {
         return Err(BadText::new(
             0,
             "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not",
         ));
-    };
-    Ok((read.topology, read.diagnostics))
+    }
+    let lines = text::lines(text)?;
+    let mut to = Imported::new("nvidia-smi-topo", provenance);
+    fill(&Matrix::find(&lines)?, &lines, &mut to)?;
+    to.finish()
 }
 
 fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<()> {
     let (gpus, nics) = matrix.devices(to)?;
     let kinds = matrix.paths(&gpus, &nics, lines)?;
-    let names = names::read(matrix, &nics, lines, to)?;
+    let names = matrix.names(&nics, lines, to)?;
     let affinities = affinity::read(matrix, &gpus, to);
     to.topology.numa_nodes = affinity::numa_nodes(&affinities, to);
     let foreign = matrix.foreign_words();
@@ -94,11 +82,11 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
             .gpus
             .push(Gpu::new(invented(number), GpuVendor::Nvidia));
     }
-    let layers = names::link_layers(&names);
+    let layers = link_layers(&names);
     for (at, (name, layer)) in names.into_iter().zip(layers).enumerate() {
         let address = invented(FIRST_NIC_BUS + at as u8);
         let column: Vec<PathType> = kinds.iter().map(|row| row[at]).collect();
-        let numa_node = nic_node(&column, &affinities, &name, to);
+        let numa_node = nic_node(&column, &affinities);
         to.topology.pci.insert(PciFunction {
             numa_node,
             ..alone(address)
@@ -120,31 +108,41 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
              unknown rate",
         );
     }
-    to.topology.sort();
     Ok(())
 }
 
-/// That of the nearest GPUs whose node is known, unless they are at SYS.
-fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Imported) -> Option<u32> {
-    let known = column
+/// That of the nearest GPUs whose node is known, if they have one, and are not at SYS.
+fn nic_node(column: &[PathType], gpus: &[Affinity]) -> Option<u32> {
+    let known = column.iter().zip(gpus);
+    let known = known.filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
+    let (nearest, node) = known.clone().min()?;
+    let mut at = known.filter(|(kind, _)| *kind == nearest);
+    (nearest != PathType::Sys && at.all(|(_, other)| other == node)).then_some(node)
+}
+
+/// The link layer of each NIC, if all names are udev's: the protocol, then an onboard index, a
+/// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's
+/// drivers/infiniband/core/nldev.c).
+///
+/// Else all are unknown: placement would take an unknown one among them for one more layer.
+pub fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
+    let known: Option<Vec<LinkLayer>> = names
         .iter()
-        .zip(gpus)
-        .filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
-    let nearest = known.clone().map(|(kind, _)| kind).min()?;
-    let nodes: BTreeSet<u32> = known
-        .filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys)
-        .map(|(_, node)| node)
+        .map(|name| {
+            [
+                ("ib", LinkLayer::InfiniBand),
+                ("roce", LinkLayer::Ethernet),
+                ("iw", LinkLayer::Ethernet),
+            ]
+            .into_iter()
+            .find_map(|(protocol, layer)| {
+                let mut place = name.as_str().strip_prefix(protocol)?.chars();
+                let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
+                (starts_well && place.next()?.is_ascii_hexdigit()).then_some(layer)
+            })
+        })
         .collect();
-    if nodes.len() > 1 {
-        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-        let nodes = nodes.join(", ");
-        to.note(
-            name,
-            format!("is at {nearest} of GPUs of NUMA nodes {nodes}: its own is not known"),
-        );
-        return None;
-    }
-    nodes.first().copied()
+    known.unwrap_or_else(|| vec![LinkLayer::Unknown; names.len()])
 }
 
 fn invented(bus: u8) -> PciAddress {
@@ -166,14 +164,10 @@ fn is_nic_number(label: &str) -> bool {
 /// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let shown = labels
-        .iter()
-        .map(|label| format!("`{}`", label.as_ref()))
-        .take(SHOWN)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let shown = labels.iter().take(SHOWN);
+    let shown: Vec<String> = shown.map(|label| format!("`{}`", label.as_ref())).collect();
     match labels.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -2,16 +2,14 @@
 
 use super::Scene;
 use super::width::Font;
-use nic_placement_core::placement::Excluded;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
-    GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, NicRole, PciAddress, Port, PortState,
+    GpuIndex, LinkLayer, NicIndex, NicKind, NicRole, PciAddress, Port, PortState,
 };
-use std::collections::BTreeSet;
 
 pub struct Card {
     pub class: &'static str,
-    pub tip: String,
+    /// at the left and at the right
     pub lines: Vec<[Piece; 2]>,
 }
 
@@ -29,16 +27,8 @@ const FACT: Font = Font {
     size: 10.5,
     bold: false,
 };
-const WARNING: Font = Font {
-    size: 10.5,
-    bold: true,
-};
 
 impl Card {
-    /// between its edge and its text
-    pub const PADDING: f64 = 8.0;
-    /// from the upper edge to the first base line
-    pub const FIRST: f64 = 16.0;
     /// from one base line to the next
     pub const LINE: f64 = 15.0;
 
@@ -52,10 +42,6 @@ fn piece(text: impl ToString, font: Font, class: &'static str) -> Piece {
     Piece { text, font, class }
 }
 
-fn fact(text: impl ToString, class: &'static str) -> Piece {
-    piece(text, FACT, class)
-}
-
 pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let gpu = scene.topology.gpu(index);
     let note = scene.notes.get(&index);
@@ -66,161 +52,76 @@ pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     };
     let part = gpu.partition.map(|part| format!(", part {part}"));
     let title = format!("GPU {index}{}", part.unwrap_or_default());
-    let vendor = match gpu.vendor {
-        GpuVendor::Nvidia => "NVIDIA",
-        GpuVendor::Amd => "AMD",
-        GpuVendor::Intel => "Intel",
-    };
-    let model = scene.models.get(index.0).copied().flatten();
-    let model = model.map_or(format!("{vendor}, model unknown"), str::to_string);
-    let uuid = gpu.uuid.as_ref().map(|uuid| format!(", {uuid}"));
-    let tip = format!("{title}: {model}{}", uuid.unwrap_or_default());
-    let mut lines = vec![[
-        piece(title, NAME, name),
-        fact(gpu.address.described().unwrap_or_default(), soft),
-    ]];
+    let address = gpu.address.described().unwrap_or_default();
+    let mut lines = vec![[piece(title, NAME, name), piece(address, FACT, soft)]];
+    let mut line = |text: &str| lines.push([piece(text, FACT, soft), piece("", FACT, soft)]);
     if Scene::common_model(&scene.models).is_none() {
-        lines.push([fact(model, soft), fact("", soft)]);
+        line(scene.models[index.0].unwrap_or("model unknown"));
     }
     if !scene.notes.is_empty() {
-        lines.push([
-            fact(note.map_or("no task has it", String::as_str), soft),
-            fact("", soft),
-        ]);
+        line(note.map_or("no task has it", String::as_str));
     }
-    Card { class, tip, lines }
+    Card { class, lines }
 }
 
-/// A NIC that no GPU is given has one line.
 pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let (nic, placement) = (scene.topology.nic(index), scene.placement);
-    let left_out: Vec<&Excluded> = placement
-        .excluded
-        .iter()
-        .filter(|out| out.name == nic.name)
-        .collect();
-    let is_out = |port: &Port| {
-        left_out
-            .iter()
-            .any(|out| out.port.is_none_or(|number| number == port.number))
+    let is_out = |port: Option<u8>| {
+        let mut out = placement.excluded.iter().filter(|out| out.name == nic.name);
+        out.any(|out| out.port.is_none() || out.port == port)
     };
     let is_down = |port: &Port| !matches!(port.state, PortState::Active | PortState::Unknown);
-    let is_all_out = left_out.iter().any(|out| out.port.is_none()) || nic.ports.iter().all(is_out);
-    let is_libfabrics = is_chosen_by_libfabric(nic) && is_all_out;
-    let is_all_out = is_all_out && !left_out.is_empty() && !is_libfabrics;
-    // a port is missed if it would be used: another one that is down is a fact like its rate
-    let is_missed = |port: &Port| {
+    let is_broken = |port: &Port| {
         let mut broken = placement.broken.iter();
-        is_down(port)
-            && (broken.any(|rail| (rail.nic, rail.port) == (index, port.number))
-                || !is_out(port)
-                || placement.rails.is_empty() && !is_for_another_use(nic))
+        broken.any(|rail| (rail.nic, rail.port) == (index, port.number))
     };
-    let class = match (nic.ports.iter().any(is_missed), is_all_out) {
-        (true, _) => "down",
-        (false, true) => "out",
-        (false, false) => "nic",
+    // a port is missed if it would be used: another one that is down is a fact like its rate
+    let is_missed = |port: &Port| is_down(port) && (is_broken(port) || !is_out(Some(port.number)));
+    let is_all_out = match &nic.ports[..] {
+        [] => is_out(None),
+        ports => ports.iter().all(|port| is_out(Some(port.number))),
     };
-    let (name, soft) = if is_all_out {
-        ("faint", "faint")
+    // the words on what is left out: the role, unless that is compute or not known
+    let (is_chosen, usage) = match (nic.role, nic.kind) {
+        (Some(role @ (NicRole::Storage | NicRole::Management)), _) => (false, role.to_string()),
+        // they have no list of devices: libfabric gives each process its NIC
+        (_, NicKind::Efa | NicKind::Slingshot) => (true, "libfabric chooses".to_string()),
+        _ => (false, "left out".to_string()),
+    };
+    let (class, name, soft) = if nic.ports.iter().any(is_missed) {
+        ("down", "dark", "soft")
+    } else if is_all_out && !is_chosen {
+        ("out", "faint", "faint")
     } else {
-        ("dark", "soft")
+        ("nic", "dark", "soft")
     };
-    let status = |port: &Port| match (is_down(port), is_out(port)) {
-        (true, _) if is_missed(port) => piece(format!("port {}", port.state), WARNING, "alarm"),
-        (true, _) => fact(format!("{}, port {}", use_of(nic), port.state), soft),
-        (false, true) => fact(use_of(nic), soft),
-        (false, false) => fact(shared(scene, index).unwrap_or_default(), soft),
-    };
-    let (rate, of_nic) = match nic.ports.as_slice() {
-        [one] => (speed(one), status(one)),
-        [] if is_all_out => ("0 ports".to_string(), fact(use_of(nic), soft)),
-        several => (format!("{} ports", several.len()), fact("", soft)),
-    };
-    let address = nic.address.and_then(PciAddress::described);
-    let interfaces = (!nic.netdevs.is_empty()).then(|| nic.netdevs.join(" "));
-    let places: Vec<String> = address.into_iter().chain(interfaces).collect();
-    let is_short = is_libfabrics || is_all_out && class == "out";
-    let lines = match (is_short, nic.ports.as_slice()) {
-        (true, [port]) => {
-            let right = if is_down(port) {
-                of_nic.text
-            } else {
-                format!("{rate} · {}", of_nic.text)
-            };
-            let font = if is_all_out { FACT } else { NAME };
-            vec![[piece(&nic.name, font, name), fact(right, soft)]]
+    let status = |port: Option<&Port>| match port {
+        Some(port) if is_missed(port) => {
+            let font = Font { bold: true, ..FACT };
+            piece(format!("port {}", port.state), font, "alarm")
         }
-        (_, ports) => {
-            let mut lines = vec![
-                [piece(&nic.name, NAME, name), fact(rate, soft)],
-                [fact(places.join("  "), soft), of_nic],
-            ];
-            let of_port = |port: &Port| {
-                [
-                    fact(format!("port {}  {}", port.number, speed(port)), soft),
-                    status(port),
-                ]
-            };
-            lines.extend(ports.iter().filter(|_| ports.len() > 1).map(of_port));
-            lines
-        }
+        Some(port) if is_down(port) => piece(format!("{usage}, port {}", port.state), FACT, soft),
+        port if is_out(port.map(|port| port.number)) => piece(&usage, FACT, soft),
+        _ => piece("", FACT, soft),
     };
-    let why = left_out.iter().map(|out| match out.port {
-        Some(port) => format!("; port {port} is left out: {}", out.why),
-        None => format!("; left out: {}", out.why),
-    });
-    let (why, places) = (why.collect::<String>(), places.join(" "));
-    let tip = format!("NIC {} {places}: {}{why}", nic.name, nic.kind);
-    Card { class, tip, lines }
-}
-
-/// EFA and Slingshot have no list of devices: libfabric gives each process its NIC.
-fn is_chosen_by_libfabric(nic: &Nic) -> bool {
-    matches!(nic.kind, NicKind::Efa | NicKind::Slingshot) && !is_for_another_use(nic)
-}
-
-fn is_for_another_use(nic: &Nic) -> bool {
-    matches!(nic.role, Some(NicRole::Storage | NicRole::Management))
-}
-
-/// The words on a NIC or port that is left out: its role, unless that is compute or not known.
-fn use_of(nic: &Nic) -> String {
-    match nic.role {
-        Some(role) if is_for_another_use(nic) => role.to_string(),
-        _ if is_chosen_by_libfabric(nic) => "libfabric chooses".to_string(),
-        _ => "left out".to_string(),
-    }
-}
-
-/// The shares of several GPUs that use a NIC: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
-fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
-    let users: BTreeSet<GpuIndex> = scene
-        .pairs
-        .iter()
-        .filter(|pair| pair.nic == nic)
-        .map(|pair| pair.gpu)
+    let places = nic.address.and_then(PciAddress::described).into_iter();
+    let places: Vec<String> = places
+        .chain(nic.netdevs.first().map(|_| nic.netdevs.join(" ")))
         .collect();
-    // the shares are those of the node's map: true if its users are the ones that are drawn
-    let share = |gpu: &GpuIndex| {
-        let of_nic = scene
-            .placement
-            .gpus
-            .get(gpu.0)?
-            .choices
-            .iter()
-            .find(|choice| scene.placement.rail(choice.rail).nic == nic)?;
-        of_nic.share_mbps.filter(|_| of_nic.users == users.len())
+    let (rate, of_nic) = match &nic.ports[..] {
+        [port] => (speed(port), status(Some(port))),
+        [] => ("0 ports".to_string(), status(None)),
+        ports => (format!("{} ports", ports.len()), piece("", FACT, soft)),
     };
-    let shares: BTreeSet<Option<u64>> = users.iter().map(share).collect();
-    let each = match (shares.first(), shares.last()) {
-        (Some(Some(least)), Some(Some(most))) if least < most => {
-            format!(", {} to {}", gbps(*least), gbps(*most))
-        }
-        (Some(Some(share)), _) => format!(", {} each", gbps(*share)),
-        _ => String::new(),
-    };
-    (users.len() > 1).then(|| format!("{} GPUs{each}", users.len()))
+    let mut lines = vec![
+        [piece(&nic.name, NAME, name), piece(rate, FACT, soft)],
+        [piece(places.join("  "), FACT, soft), of_nic],
+    ];
+    for port in nic.ports.iter().filter(|_| nic.ports.len() > 1) {
+        let text = format!("port {}  {}", port.number, speed(port));
+        lines.push([piece(text, FACT, soft), status(Some(port))]);
+    }
+    Card { class, lines }
 }
 
 /// `400 Gb/s InfiniBand`

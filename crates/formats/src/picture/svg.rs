@@ -17,14 +17,10 @@ path{fill:none;stroke-width:2.6}";
 
 pub fn document(title: &str, size: [f64; 2], elements: &[String]) -> String {
     let [width, height] = size.map(pixels);
-    let strokes = PathType::ALL
-        .map(Some)
-        .into_iter()
-        .chain([None])
-        .map(|path| {
-            let ((colour, dashes), class) = (stroke(path), class(path));
-            format!(".{class}{{stroke:{colour};stroke-dasharray:{dashes}}}")
-        });
+    let strokes = PathType::ALL.map(|path| {
+        let ((colour, dashes), class) = (stroke(path), class(path));
+        format!(".{class}{{stroke:{colour};stroke-dasharray:{dashes}}}")
+    });
     format!(
         r#"<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">
@@ -34,37 +30,22 @@ pub fn document(title: &str, size: [f64; 2], elements: &[String]) -> String {
 {}</svg>
 "#,
         escaped(title),
-        strokes.collect::<String>(),
+        strokes.concat(),
         elements.concat()
     )
 }
 
-pub fn rect(sides: [f64; 4], class: &str, tip: Option<&str>) -> String {
+pub fn rect(sides: [f64; 4], class: &str) -> String {
     let [x, y, width, height] = sides.map(pixels);
-    let attributes =
-        format!(r#"class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4""#);
-    element("rect", &attributes, tip)
+    format!(r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4"/>"#)
+        + "\n"
 }
 
-/// A curve that is level at both ends; `None` joins all GPUs of a group with all its NICs.
-pub fn curve(
-    (x1, y1): (f64, f64),
-    (x2, y2): (f64, f64),
-    path: Option<PathType>,
-    tip: Option<&str>,
-) -> String {
-    let bend = (x2 - x1) / 2.0;
-    let [x1, y1, x2, y2, a, b] = [x1, y1, x2, y2, x1 + bend, x2 - bend].map(pixels);
+/// A curve that is level at both ends.
+pub fn curve((x1, y1): (f64, f64), (x2, y2): (f64, f64), path: PathType) -> String {
+    let [x1, y1, x2, y2, bend] = [x1, y1, x2, y2, (x1 + x2) / 2.0].map(pixels);
     let class = class(path);
-    let attributes = format!(r#"class="{class}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#);
-    element("path", &attributes, tip)
-}
-
-fn element(name: &str, attributes: &str, tip: Option<&str>) -> String {
-    match tip.map(escaped) {
-        Some(tip) => format!("<{name} {attributes}><title>{tip}</title></{name}>\n"),
-        None => format!("<{name} {attributes}/>\n"),
-    }
+    format!(r#"<path class="{class}" d="M{x1} {y1}C{bend} {y1} {bend} {y2} {x2} {y2}"/>"#) + "\n"
 }
 
 /// A text that begins at `x`, or ends there.
@@ -86,31 +67,29 @@ pub fn text((x, y): (f64, f64), ends: bool, font: Font, class: &str, text: &str)
 ///
 /// The colours are Okabe and Ito's, which colour-blind readers tell apart ("Color Universal Design", 2008); the dashes tell
 /// them apart in grey too.
-pub fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
+pub fn stroke(path: PathType) -> (&'static str, &'static str) {
     match path {
-        Some(PathType::Pix) => ("#0072b2", "none"),
-        Some(PathType::Pxb) => ("#009e73", "16 4"),
-        Some(PathType::Phb) => ("#cc79a7", "8 5"),
-        Some(PathType::Node) => ("#e69f00", "9 4 2 4"),
-        Some(PathType::Sys) => ("#d55e00", "2.5 4"),
-        None => ("#4d4d4d", "1 0"),
+        PathType::Pix => ("#0072b2", "none"),
+        PathType::Pxb => ("#009e73", "16 4"),
+        PathType::Phb => ("#cc79a7", "8 5"),
+        PathType::Node => ("#e69f00", "9 4 2 4"),
+        PathType::Sys => ("#d55e00", "2.5 4"),
     }
 }
 
 /// The legend of a kind of path, for readers that do not know the words of `nvidia-smi topo -m`.
-pub fn meaning(path: Option<PathType>) -> &'static str {
+pub fn meaning(path: PathType) -> &'static str {
     match path {
-        Some(PathType::Pix) => "PIX: at most one PCIe switch",
-        Some(PathType::Pxb) => "PXB: several PCIe switches",
-        Some(PathType::Phb) => "PHB: a host bridge",
-        Some(PathType::Node) => "NODE: within a NUMA node",
-        Some(PathType::Sys) => "SYS: between NUMA nodes",
-        None => "each of these GPUs uses each of these NICs",
+        PathType::Pix => "PIX: at most one PCIe switch",
+        PathType::Pxb => "PXB: several PCIe switches",
+        PathType::Phb => "PHB: a host bridge",
+        PathType::Node => "NODE: within a NUMA node",
+        PathType::Sys => "SYS: between NUMA nodes",
     }
 }
 
-fn class(path: Option<PathType>) -> String {
-    path.map_or("each".to_string(), |path| path.to_string().to_lowercase())
+fn class(path: PathType) -> String {
+    path.to_string().to_lowercase()
 }
 
 /// A length with at most one decimal.

@@ -3,14 +3,13 @@
 use super::page::Page;
 use super::{Failure, output, tell};
 use clap::ValueHint;
-use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::Topology;
-use nic_placement_formats::describe::{self, FileFormat};
+use nic_placement_formats::describe;
 use nic_placement_formats::file;
 use nic_placement_formats::import::nccl;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// turn another program's file, or this node, into a topology file
 ///
@@ -30,11 +29,8 @@ pub(super) struct ImportOptions {
     #[arg(value_hint = ValueHint::FilePath, conflicts_with = "live")]
     links: Option<String>,
     /// this node instead of a file
-    #[arg(long, conflicts_with_all = ["file", "from"])]
+    #[arg(long, conflicts_with = "file")]
     live: bool,
-    /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
-    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)))]
-    from: Option<String>,
     /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
     #[arg(
         long,
@@ -51,14 +47,6 @@ pub(super) struct ImportOptions {
     output: Option<PathBuf>,
 }
 
-const WORDS: [(&str, FileFormat); 5] = [
-    ("hwloc", FileFormat::Hwloc),
-    ("nccl", FileFormat::Nccl),
-    ("smi", FileFormat::Smi),
-    ("sysfs", FileFormat::Sysfs),
-    ("json", FileFormat::Json),
-];
-
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum To {
     Json,
@@ -66,21 +54,12 @@ enum To {
 }
 
 pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failure> {
-    let from = options
-        .from
-        .as_deref()
-        .and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
-    let (topology, diagnostics) = match (&options.file, from) {
+    let (topology, diagnostics) = match (&options.file, &options.links) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
-        (Some(file), _) if options.links.is_some() => {
-            describe::read_with_links(file, options.links.as_deref().unwrap_or_default())?
+        (Some(file), Some(links)) => describe::read_with_links(file, links)?,
+        (Some(file), None) => {
+            describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?
         }
-        (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
-            let bytes = describe::contents(file)?;
-            describe::describe_as(file, &bytes, Scope::Full, *format)
-                .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
-        }
-        (Some(file), _) => describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?,
     };
     for diagnostic in diagnostics {
         tell(&format!("note: {diagnostic}"));

@@ -11,7 +11,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{PciAddress, Topology};
 use nic_placement_fleet::doctor::gpus;
-use nic_placement_formats::{file, links};
+use nic_placement_formats::file;
 
 /// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///
@@ -86,55 +86,31 @@ fn show(plan: &Plan, diagnostics: &[Diagnostic], page: &mut Page) {
     page.notes(notes);
 }
 
-/// `nvidia-smi topo -m` with a row for each GPU and NIC and a column for each GPU, in as many blocks as it takes.
+/// The paths of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
 fn matrix(topology: &Topology, page: &mut Page) {
     /// `GPU255` and `NODE*` take 6 columns, and a gap.
     const ABREAST: usize = 9;
     let gpus: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
-    let links = links::between_gpus(topology);
-    // without a bus only the links are known
-    let has_bus = |gpu: &PciAddress| !gpu.is_invented();
-    let with_gpus = gpus.len() > 1 && (!links.is_empty() || gpus.iter().all(has_bus));
-    let mut shown = Vec::new();
-    let mut cell = |gpu: usize, (row, of): (Option<usize>, PciAddress)| {
-        // AMD's tools print one half
-        let link = row.and_then(|row| links.get(&(row, gpu)).or(links.get(&(gpu, row))));
-        match link {
-            _ if row == Some(gpu) => "X".into(),
-            Some(word) => Text::from(word),
-            None => {
-                shown.push(topology.path_type(gpus[gpu], of));
-                path(topology, gpus[gpu], of)
-            }
-        }
-    };
-    let rows = gpus.iter().enumerate().filter(|_| with_gpus);
-    let rows = rows.map(|(at, gpu)| (format!("GPU{at}"), (Some(at), *gpu)));
     let nics = topology.nics.iter();
-    let nics = nics.filter_map(|nic| Some((nic.name.to_string(), (None, nic.address?))));
-    let rows: Vec<_> = rows.chain(nics).collect();
-    let columns: Vec<usize> = (0..gpus.len()).filter(|_| !rows.is_empty()).collect();
-    for gpus in columns.chunks(ABREAST) {
-        let headings = gpus.iter().map(|gpu| format!("GPU{gpu}"));
+    let nics: Vec<_> = nics
+        .filter_map(|nic| Some((&nic.name, nic.address?)))
+        .collect();
+    let columns: Vec<usize> = (0..gpus.len()).filter(|_| !nics.is_empty()).collect();
+    let mut shown = Vec::new();
+    for columns in columns.chunks(ABREAST) {
+        let headings = columns.iter().map(|gpu| format!("GPU{gpu}"));
         let mut table = Table::headed([String::new()].into_iter().chain(headings));
-        for (name, row) in &rows {
-            let cells = gpus.iter().map(|gpu| cell(*gpu, *row));
-            table.row([Text::from(name)].into_iter().chain(cells));
+        for (name, nic) in &nics {
+            let cells = columns.iter().map(|&gpu| {
+                shown.push(topology.path_type(gpus[gpu], *nic));
+                path(topology, gpus[gpu], *nic)
+            });
+            table.row([Text::from(*name)].into_iter().chain(cells));
         }
         page.blank();
         page.table(&table);
     }
     page.legend(shown);
-    if with_gpus {
-        let has = |kind: &str| links.values().any(|word| word.starts_with(kind));
-        let told = match (has("NV"), has("XGMI")) {
-            (true, _) => "NV# so many NVLinks",
-            (_, true) => "XGMI a link of AMD's",
-            _ => "else by PCIe, since no file here tells NVLinks",
-        };
-        let why = "to compare with nvidia-smi topo -m, no decision uses it";
-        page.item("between GPUs: ", format_args!("X itself, {told}; {why}"));
-    }
     distances(topology, page);
 }
 

@@ -1,9 +1,8 @@
 //! Reads the attribute values of NCCL's XML.  NCCL has a default for words that it does not know; here they are unknown.
 
 use crate::import::hex;
+use nic_placement_core::topology::CpuSet;
 use nic_placement_core::topology::file::MAX_RATE_MBPS;
-use nic_placement_core::topology::{CpuSet, LinkRate};
-use nic_placement_core::topology::{MAX_TENTHS_GT, MAX_WIDTH};
 
 /// The kernel's `cpumap`: `0000ffff,ffffffff`.
 pub fn affinity(text: &str) -> Option<CpuSet> {
@@ -51,43 +50,12 @@ fn prefixed(text: &str, most: usize) -> Option<u32> {
     hex(text.trim().strip_prefix("0x")?, most)
 }
 
-/// `16 GT/s`, `32.0 GT/s PCIe` and width `16`; virtual machines show nothing, `Unknown` or width 0.
-pub fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate> {
-    let number = speed?.trim().split_once(" GT/s")?.0;
-    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |text: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| text.parse().ok())?
-    };
-    let (whole, tenths): (u32, u32) = (
-        digits(whole)?,
-        digits(tenths).filter(|_| tenths.len() == 1)?,
-    );
-    let tenths_gt = whole.checked_mul(10)?.checked_add(tenths)?;
-    let width = digits(width?.trim())?;
-    let known = (1..=MAX_TENTHS_GT).contains(&tenths_gt) && (1..=MAX_WIDTH).contains(&width);
-    known.then_some(LinkRate { tenths_gt, width })
-}
-
 /// `speed` of a `<net>`, in Mbit/s; some plugins say -1.
 pub fn mbps(text: &str) -> Option<u64> {
     text.trim()
         .parse()
         .ok()
         .filter(|mbps| (1..=MAX_RATE_MBPS).contains(mbps))
-}
-
-/// `guid` is `sys_image_guid`'s bytes read as a little-endian number; sockets and some plugins put
-/// a device counter there.
-pub fn card(guid: &str) -> Option<String> {
-    let guid = u64::from_str_radix(guid.trim().strip_prefix("0x")?, 16).ok()?;
-    let groups = |guid: u64| {
-        [48, 32, 16, 0]
-            .map(|shift| format!("{:04x}", (guid >> shift) & 0xffff))
-            .join(":")
-    };
-    (guid > u64::from(u32::MAX)).then(|| groups(guid.swap_bytes()))
 }
 
 /// `familyid`: NCCL adds the extended family four bits too high (xml.cc, `ncclTopoGetXmlFromCpu`), so that AMD's 0x17 is 143.

@@ -4,9 +4,10 @@
 //! tells their addresses.  Both count GPUs alike (amdsmi, src/amd_smi/amd_smi_system.cc, goes through rocm-smi's indices), so one
 //! text may hold both outputs.  [`links`] has the NICs of a text of `rdma link` or `ibdev2netdev` below them, or beside them.
 
-use super::affinity::MAX_NODE;
 use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, links, listed, text};
 use crate::import::{Imported, Result, numa_node};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::file::MAX_NUMA_NODES;
 use nic_placement_core::topology::{
     CpuSet, Gpu, GpuVendor, PciAddress, PciFunction, Provenance, Topology,
 };
@@ -15,83 +16,67 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The subject of a line about a GPU's NUMA node (rocm_smi_lib, python_smi_tools/rocm_smi.py, `showNumaTopology`).
 const NUMA: &str = "(Topology) Numa ";
 
-#[derive(Default)]
-struct AmdGpus {
-    is_amd_smi: bool,
-    /// in the order of their indices, where amd-smi tells them
-    addresses: Vec<PciAddress>,
-    indices: BTreeSet<u32>,
-    /// by index: the NUMA node that the kernel states for the device
-    affinity: BTreeMap<u32, u32>,
-    /// by index: the nearest CPU node of the compute driver, which counts NUMA nodes alike
-    node: BTreeMap<u32, u32>,
-}
-
 /// True for the output of one of AMD's tools.  The first 4 KiB are enough.
 pub(crate) fn is_one(text: &str) -> bool {
-    [
-        NUMA,
-        " between two GPUs ",
+    let tables = [
         "ACCESS TABLE:",
         "WEIGHT TABLE:",
         "HOPS TABLE:",
         "LINK TYPE TABLE:",
-    ]
-    .iter()
-    .any(|word| text.contains(word))
+    ];
+    let mut words = [NUMA, " between two GPUs "].into_iter().chain(tables);
+    words.any(|word| text.contains(word))
 }
 
-pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<Imported> {
-    let mut nics = links::read(&text::lines(beside)?)?;
+/// What the lines say of the GPUs.
+#[derive(Default)]
+struct Said {
+    /// in the order of their indices, where amd-smi tells them
+    addresses: Vec<PciAddress>,
+    /// indices, and the NUMA node that the kernel states for the device; else the nearest CPU node of the compute driver, which
+    /// counts NUMA nodes alike
+    nodes: BTreeMap<u32, Option<u32>>,
+}
+
+pub(super) fn read(
+    text: &str,
+    beside: &str,
+    provenance: Provenance,
+) -> Result<(Topology, Vec<Diagnostic>)> {
+    let lines = text::lines(text)?;
+    let nics = match beside {
+        "" => links::read(&lines)?,
+        beside => links::read(&text::lines(beside)?)?,
+    };
     if nics.is_empty() && !beside.is_empty() {
         return Err(BadText::new(
             0,
             "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`",
         ));
     }
-    let lines = text::lines(text)?;
-    if nics.is_empty() {
-        nics = links::read(&lines)?;
+    let Said { addresses, nodes } = said(&lines);
+    let highest = nodes.keys().last().map_or(0, |&last| last as usize + 1);
+    let most = addresses.len().max(highest);
+    if most == 0 || most > MAX_DEVICES {
+        let problem = format!("{most} GPUs in the output: expected 1 to {MAX_DEVICES}");
+        return Err(BadText::new(0, problem));
     }
-    let gpus = of_text(&lines);
-    let tool = if gpus.is_amd_smi {
-        "amd-smi topology"
+    let (name, tell, all): (_, _, Vec<(u32, PciAddress)>) = if addresses.is_empty() {
+        let all = nodes.keys().map(|&index| (index, invented(index as u8)));
+        ("rocm-smi", "rocm-smi --showtoponuma", all.collect())
     } else {
-        "rocm-smi --showtopo"
+        let all = (0..).zip(addresses.iter().copied());
+        (
+            "amd-smi",
+            "(amd-smi topology; rocm-smi --showtoponuma) > FILE",
+            all.collect(),
+        )
     };
-    let mut topology = Topology::empty(tool.split(' ').next().unwrap_or_default(), provenance);
-    topology.nics = nics;
-    let mut to = Imported {
-        topology,
-        diagnostics: Vec::new(),
-    };
-    fill(&gpus, tool, &mut to)?;
-    Ok(to)
-}
-
-fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
-    let bad = |problem: String| Err(BadText::new(0, problem));
-    let highest = gpus.indices.last().map_or(0, |&last| last as usize + 1);
-    if gpus.addresses.len().max(highest) > MAX_DEVICES {
-        return bad(format!("more than {MAX_DEVICES} GPUs"));
-    }
-    let all: Vec<(u32, PciAddress)> = if gpus.addresses.is_empty() {
-        gpus.indices
-            .iter()
-            .map(|&index| (index, invented(index as u8)))
-            .collect()
-    } else {
-        (0..).zip(gpus.addresses.iter().copied()).collect()
-    };
-    if all.is_empty() {
-        return bad(format!(
-            "no GPU in the output of {tool}: expected its whole text"
-        ));
-    }
+    let mut to = Imported::new(name, provenance);
     // where amd-smi was asked for some GPUs, rocm-smi's indices are not theirs
-    let alike = gpus.addresses.is_empty() || highest <= gpus.addresses.len();
+    let alike = addresses.is_empty() || highest <= addresses.len();
     let mut homeless = Vec::new();
-    let mut nodes = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for &(index, address) in &all {
         // partitions share a GPU's address but for the last digit, which may be the partition's
         // (rocm_smi_lib, src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
@@ -99,11 +84,10 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         let parts = all.iter().filter(|(_, other)| other.card() == address);
         let before = parts.clone().take_while(|(other, _)| *other != index);
         let partition = (parts.count() > 1).then_some(before.count() as u32);
-        let node = gpus.affinity.get(&index).or(gpus.node.get(&index));
-        let numa_node = node.copied().filter(|_| alike);
-        match numa_node {
-            Some(node) => drop(nodes.insert(node)),
-            None => homeless.push(format!("GPU{index}")),
+        let numa_node = nodes.get(&index).copied().flatten().filter(|_| alike);
+        known.extend(numa_node);
+        if numa_node.is_none() {
+            homeless.push(format!("GPU{index}"));
         }
         to.topology.pci.insert(PciFunction {
             vendor: Some(0x1002),
@@ -115,39 +99,33 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
             ..Gpu::new(address, GpuVendor::Amd)
         });
     }
-    let nodes = nodes.into_iter().map(|node| numa_node(node, CpuSet::new()));
-    to.topology.numa_nodes = nodes.collect();
-    to.topology.sort();
-    let lacks = if to.topology.nics.is_empty() {
+    let known = known.into_iter().map(|node| numa_node(node, CpuSet::new()));
+    to.topology.numa_nodes = known.collect();
+    let lacks = if nics.is_empty() {
         "no NICs and no CPUs"
     } else {
         "no CPUs, and not where the NICs stand, so no GPU gets one"
     };
-    to.note(tool, format!(
+    to.topology.nics = nics;
+    to.note(name, format!(
         "names {lacks}: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them"
     ));
     if !homeless.is_empty() {
-        let command = if gpus.is_amd_smi {
-            "(amd-smi topology; rocm-smi --showtoponuma) > FILE"
-        } else {
-            "rocm-smi --showtoponuma"
-        };
         let homeless = listed(&homeless);
         to.note(
-            tool,
-            format!("no NUMA node of {homeless}: `{command}` tells it"),
+            name,
+            format!("no NUMA node of {homeless}: `{tell}` tells it"),
         );
     }
-    Ok(())
+    to.finish()
 }
 
-fn of_text(lines: &[text::TextLine]) -> AmdGpus {
-    let mut gpus = AmdGpus::default();
+fn said(lines: &[text::TextLine]) -> Said {
+    let mut said = Said::default();
     let mut in_header = false;
     for line in lines {
         if line.text.ends_with("TABLE:") {
-            in_header = gpus.addresses.is_empty();
-            gpus.is_amd_smi = true;
+            in_header = said.addresses.is_empty();
             continue;
         }
         let words = line.words();
@@ -155,44 +133,32 @@ fn of_text(lines: &[text::TextLine]) -> AmdGpus {
             words.iter().map(|word| word.parse().ok()).collect();
         let labels: Option<Vec<u32>> = words.iter().map(|word| gpu_number(word)).collect();
         in_header &= addresses.is_some();
-        if let (true, Some(mut addresses)) = (in_header, addresses) {
-            gpus.addresses.append(&mut addresses);
+        if let (true, Some(addresses)) = (in_header, addresses) {
+            said.addresses.extend(addresses);
         } else if let Some((label, rest)) = line.text.split_once(NUMA) {
             // `GPU[0]`, and `GPU 0` in older releases
-            let index = label
-                .split_once("GPU")
-                .and_then(|(_, rest)| first_number(rest));
+            let index = label.split_once("GPU").map(|(_, index)| index);
+            let index = index.and_then(|index| {
+                let index = index.trim_start_matches(['[', ' ']);
+                index.split([']', ' ', ':']).next()?.parse().ok()
+            });
             if let (Some(index), Some((title, value))) = (index, rest.split_once(':')) {
+                let node = value.trim().parse::<u32>().ok();
                 // the last number of a text without a line's end may be cut
-                gpus.add_node(index, title, if line.is_open { "" } else { value });
+                let is_one = |node: &u32| (*node as usize) < MAX_NUMA_NODES && !line.is_open;
+                let node = node.filter(is_one);
+                let kept = said.nodes.entry(index).or_default();
+                *kept = if title == "Affinity" {
+                    node.or(*kept)
+                } else {
+                    kept.or(node)
+                };
             }
-        } else if let Some(labels) = labels {
-            gpus.indices.extend(labels);
+        } else {
+            for index in labels.into_iter().flatten() {
+                said.nodes.entry(index).or_default();
+            }
         }
     }
-    gpus
-}
-
-impl AmdGpus {
-    fn add_node(&mut self, index: u32, title: &str, value: &str) {
-        self.indices.insert(index);
-        let node = value.trim().parse::<u32>().ok();
-        let kept = match title {
-            "Affinity" => &mut self.affinity,
-            _ => &mut self.node,
-        };
-        kept.extend(
-            node.filter(|&node| node < MAX_NODE)
-                .map(|node| (index, node)),
-        );
-    }
-}
-
-/// The number at the start of `text`, behind a bracket or blanks.
-fn first_number(text: &str) -> Option<u32> {
-    text.trim_start_matches(['[', ' ', '\t'])
-        .split(|c: char| !c.is_ascii_digit())
-        .next()?
-        .parse()
-        .ok()
+    said
 }

@@ -3,7 +3,7 @@
 //! Neither says where a NIC stands, so each NIC is without a PCI function, and no GPU gets it.
 
 use super::text::TextLine;
-use super::{BadText, MAX_DEVICES, names};
+use super::{BadText, MAX_DEVICES, link_layers};
 use crate::import::{Result, shown};
 use nic_placement_core::topology::{
     DeviceName, LinkLayer, Nic, NicKind, PciAddress, Port, PortState,
@@ -28,13 +28,10 @@ pub fn read(lines: &[TextLine]) -> Result<Vec<Nic>> {
                 nics.push(Nic::new(name.clone(), NicKind::Verbs));
                 nics.len() - 1
             });
-        let nic = &mut nics[at];
         if at == MAX_DEVICES {
             return Err(bad(format!("more than {MAX_DEVICES} NICs")));
         }
-        if nic.ports.iter().any(|port| port.number == number) {
-            return Err(bad(format!("port {number} of `{name}` a second time")));
-        }
+        let nic = &mut nics[at];
         nic.ports
             .push(Port::new(number, state, LinkLayer::Unknown, None));
         // the last name of a text without a line's end may be cut
@@ -42,7 +39,7 @@ pub fn read(lines: &[TextLine]) -> Result<Vec<Nic>> {
         nic.netdevs.extend(interface.map(str::to_string));
     }
     let all: Vec<DeviceName> = nics.iter().map(|nic| nic.name.clone()).collect();
-    for (nic, layer) in nics.iter_mut().zip(names::link_layers(&all)) {
+    for (nic, layer) in nics.iter_mut().zip(link_layers(&all)) {
         nic.ports
             .iter_mut()
             .for_each(|port| port.link_layer = layer);
