@@ -46,7 +46,7 @@ fn the_command_names_cables_that_are_exchanged_or_missing() {
     fabric.exchange(NicPlace { node: 2, nic: 1 }, NicPlace { node: 6, nic: 3 });
     fabric.unplug(NicPlace { node: 4, nic: 3 });
     let wrong = [
-        "exchanged: node2 mlx5_0 is on leaf1-3 (rail 2) and belongs on leaf1-1 (rail 0); node2 mlx5_2 ",
+        "exchanged: node2 mlx5_0 is on leaf1-3 (rail 2) and belongs on leaf1-1 (rail 0); node2 mlx5_2",
         "exchanged: node3 mlx5_1 ",
         "node5 mlx5_3 has no link and ",
     ];

@@ -5,8 +5,6 @@ use nic_placement_core::diagnostic::Shown;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Facts of a node, at most: 256 GPUs and 256 NICs have half as many.
-const MAX_FACTS: usize = 8192;
 /// Bytes of a name or value, at most: a message of `check` with all its words.
 const MAX_TEXT: usize = 2048;
 
@@ -152,9 +150,6 @@ pub(super) fn of(report: &Report) -> Result<(String, Inventory, Facts), String> 
     if let Some(long) = long {
         let begin = Shown::word(long, 40);
         return Err(format!("`{begin}…` has more than {MAX_TEXT} bytes"));
-    }
-    if facts.len() > MAX_FACTS {
-        return Err(format!("it has more than {MAX_FACTS} facts"));
     }
     let inventory = Inventory {
         machine: report.machine.clone(),

@@ -3,7 +3,6 @@
 use super::Audit;
 use super::facts::{Class, Inventory, Key};
 use super::hostlist::compressed;
-use super::report::to_json;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +14,19 @@ const MOST_CENTRES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Audited {
+    format: &'static str,
+    version: u32,
     pub nodes: usize,
     pub kinds: Vec<NodeKind>,
     /// nodes that reported more than once: the least report counts
     pub duplicates: Vec<String>,
+    pub bad_count: usize,
+    /// the first of the pieces of the input that are no reports
+    pub bad: Vec<Bad>,
 }
+
+/// Grows when a field changes its meaning or goes, not with new fields.
+const VERSION: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeKind {
@@ -54,7 +61,7 @@ pub struct Difference {
     pub shared_by: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bad {
     /// `-` for standard input
     pub input: String,
@@ -64,28 +71,6 @@ pub struct Bad {
 }
 
 impl Audited {
-    /// `bad` are the first of `bad_count` pieces of the input that are no reports.
-    pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
-        /// Grows when a field changes its meaning or goes, not with new fields.
-        const VERSION: u32 = 2;
-        #[derive(Serialize)]
-        struct Answer<'a> {
-            format: &'static str,
-            version: u32,
-            #[serde(flatten)]
-            audited: &'a Audited,
-            bad_count: usize,
-            bad: &'a [Bad],
-        }
-        to_json(&Answer {
-            format: "nic-placement audit",
-            version: VERSION,
-            audited: self,
-            bad_count,
-            bad,
-        })
-    }
-
     /// A single node has none that it could differ from.
     pub fn are_alike(&self) -> bool {
         let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
@@ -129,9 +114,13 @@ impl Audit {
             .collect();
         kinds.sort_by(|a, b| (b.count, &a.inventory).cmp(&(a.count, &b.inventory)));
         Audited {
+            format: "nic-placement audit",
+            version: VERSION,
             nodes: self.nodes.len(),
             kinds,
             duplicates,
+            bad_count: 0,
+            bad: Vec::new(),
         }
     }
 

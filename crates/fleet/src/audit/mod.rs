@@ -1,11 +1,7 @@
 //! Reports of many nodes, compared: nodes that are not like the others of their kind.
 //!
-//! * [`stream`] takes the input apart, [`report`] is one node's report, [`facts`] are its facts with names.
-//! * [`Audit`] keeps each different fact once, and of a node the numbers of its facts.
-//! * [`kinds`] groups the nodes: those of a kind have the same machine, GPUs and NICs, or all but a few. For each fact the
-//!   kind has what most of its nodes have, and a node differs where it has something else.
-//! * [`hostlist`] writes many names as few.
-//!
+//! Nodes of a kind have the same machine, GPUs and NICs, or all but a few. For each fact the kind has what most of its nodes
+//! have, and a node differs where it has something else.
 //! The answer depends on what the nodes say, not on their order.
 
 pub mod facts;

@@ -220,7 +220,7 @@ impl Report {
     }
 }
 
-pub(crate) fn to_json(answer: &impl Serialize) -> String {
+pub fn to_json(answer: &impl Serialize) -> String {
     // JSON can hold all answers: their maps have texts as keys
     serde_json::to_string_pretty(answer).unwrap_or_default() + "\n"
 }

@@ -38,12 +38,12 @@ pub struct FabricCable {
 
 impl FabricCable {
     pub(super) fn of(rails: &Rails, kind: &CableKind, cable: &SlotCable) -> FabricCable {
-        let end = cable.node.end(&kind.slots[cable.slot]).flatten();
+        let end = cable.node.ends.get(&kind.slots[cable.slot]);
         FabricCable {
             node: cable.node.name.to_string(),
             nic: kind.nic(cable.slot),
             on: cable.at.map(String::from),
-            on_port: end.map(|(_, port)| port.to_string()),
+            on_port: end.and_then(|end| Some((*end)?.1.to_string())),
             on_rail: rails.rail(cable.at),
             belongs: cable.belongs.map(String::from),
             rail: rails.rail(cable.belongs),
@@ -157,12 +157,12 @@ impl<'a> Faults<'a> {
 
 /// A node's NICs in the order of the rails that they are on, for `rails=`.
 fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
-    let (kind, cable) = strays.first()?;
+    let (kind, _) = strays.first()?;
     let on = |(slot, usual): (usize, &Option<usize>)| {
         let stray = strays.iter().find(|(_, stray)| stray.slot == slot);
         let rail = stray.map_or(Some((*usual)?), |(_, stray)| rails.rail(stray.at));
         Some(rail.map(|rail| (rail, slot)))
     };
     let slots = kind.rail_of.iter().enumerate().filter_map(on);
-    kind.order(slots.collect::<Option<_>>()?, &[cable.node])
+    kind.order(slots.collect::<Option<_>>()?)
 }

@@ -64,11 +64,11 @@ impl CableKind<'_> {
 
     /// Rails and slots, sorted, for `rails=`; `None` if it cannot name them: two ports of one NIC share a name, and `HCA-1` is a
     /// subnet manager's.
-    pub fn order(&self, mut slots: Vec<(usize, usize)>, nodes: &[&NodeCables]) -> Option<String> {
+    pub fn order(&self, mut slots: Vec<(usize, usize)>) -> Option<String> {
         slots.sort_unstable();
         let nics: Vec<&str> = slots.iter().map(|(_, slot)| self.slots[*slot].0).collect();
         let is_named = self.layout == CableLayout::RailOptimised
-            && nodes.iter().all(|node| node.has_own_names)
+            && self.nodes.iter().all(|node| node.has_own_names)
             && BTreeSet::from_iter(&nics).len() == nics.len()
             && !nics.iter().any(|nic| nic.starts_with("HCA-"));
         is_named.then(|| nics.join(","))
@@ -79,7 +79,7 @@ impl CableKind<'_> {
 fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     let mut sets: BTreeMap<BTreeSet<PortKey>, Vec<&NodeCables>> = BTreeMap::new();
     for node in nodes {
-        let set = node.ports.iter().map(|(key, _)| *key).collect();
+        let set = node.ports.iter().copied().collect();
         sets.entry(set).or_default().push(node);
     }
     let lacks_few = |set: &BTreeSet<PortKey>, of: &BTreeSet<PortKey>| {
@@ -100,9 +100,9 @@ fn kind<'a>(ports: usize, mut nodes: Vec<&'a NodeCables<'a>>) -> CableKind<'a> {
     let whole = nodes.iter().filter(|node| node.ports.len() == ports);
     let slots: Vec<PortKey> = whole
         .max_by_key(|node| !node.rails.is_empty())
-        .map(|node| node.ports.iter().map(|(key, _)| *key).collect())
+        .map(|node| node.ports.clone())
         .unwrap_or_default();
-    let switch = |node: &NodeCables<'a>, slot| Some(node.end(slot)??.0);
+    let switch = |node: &NodeCables<'a>, slot| Some((*node.ends.get(slot)?)?.0);
     let rows: Vec<Vec<Option<&str>>> = nodes
         .iter()
         .map(|node| slots.iter().map(|slot| switch(node, slot)).collect())
@@ -112,7 +112,7 @@ fn kind<'a>(ports: usize, mut nodes: Vec<&'a NodeCables<'a>>) -> CableKind<'a> {
         let partners = partners(&rows, slot);
         let is_used = rows.iter().filter(|row| row[slot].is_some()).count() * 2 > nodes.len();
         for (&node, row) in nodes.iter().zip(&rows) {
-            let is_linked = node.end(key).is_some();
+            let is_linked = node.ends.contains_key(key);
             let votes = row
                 .iter()
                 .flatten()
@@ -177,39 +177,35 @@ pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
     let are_gpus_known = nodes.iter().any(|node| !node.rails.is_empty());
     let mut found = Rails::default();
     for mut kind in kinds(nodes) {
-        kind.classes = classes(&mut kind).unwrap_or_default();
-        // nodes without GPUs beside nodes with GPUs make no rails
+        let classes = classes(&mut kind).unwrap_or_default();
+        // nodes without GPUs beside nodes with GPUs make no rails, nor do servers of a file system with a few NICs
         let has_gpus = kind.nodes.iter().any(|node| !node.rails.is_empty());
-        // servers of a file system may have a few NICs, on rails or on switches of their own
-        let has_all = [0, kind.classes.len()].contains(&found.nics.len());
-        let may_be_new = has_all && (has_gpus || !are_gpus_known);
-        let mut taken: BTreeSet<usize> = BTreeSet::new();
-        for (slots, switches) in &kind.classes.clone() {
-            if kind.layout == CableLayout::OneLeaf || !has_all && !has_gpus {
-                continue;
-            }
+        let is_new = (has_gpus || !are_gpus_known)
+            && [0, classes.len()].contains(&found.nics.len())
+            && !classes
+                .values()
+                .flatten()
+                .any(|switch| found.of_switch.contains_key(switch));
+        for (number, (slots, switches)) in classes.iter().enumerate() {
             let known = switches
                 .iter()
                 .filter_map(|switch| found.rail(Some(switch)));
-            let mut new = (0..).filter(|number| may_be_new && !taken.contains(number));
-            let Some(number) = known.min().or_else(|| may_be_new.then(|| new.next())?) else {
+            let number = known.min().or(is_new.then_some(number));
+            let Some(number) = number.filter(|_| kind.layout != CableLayout::OneLeaf) else {
                 continue;
             };
-            taken.insert(number);
             slots
                 .iter()
                 .for_each(|slot| kind.rail_of[*slot] = Some(number));
             for switch in switches {
                 found.of_switch.entry(switch).or_insert(number);
             }
-            if number >= found.nics.len() {
-                found.nics.resize(number + 1, Vec::new());
-            }
-            if found.nics[number].is_empty() {
-                found.nics[number] = slots.iter().map(|slot| kind.nic(*slot)).collect();
+            if number == found.nics.len() {
+                let nics = slots.iter().map(|slot| kind.nic(*slot));
+                found.nics.push(nics.collect());
             }
         }
-        found.kinds.push(kind);
+        found.kinds.push(CableKind { classes, ..kind });
     }
     found
 }

@@ -63,20 +63,13 @@ fn plain_guid(guid: &str) -> Option<String> {
 /// The ports of a node that the sources list, in the node's order.
 pub(super) struct NodeCables<'a> {
     pub(super) name: &'a str,
-    /// `None` where the sources name several switches
-    pub(super) ports: Vec<(PortKey<'a>, Option<PortEnd<'a>>)>,
+    pub(super) ports: Vec<PortKey<'a>>,
+    /// of each port with a link; `None` where the sources name several switches
+    pub(super) ends: BTreeMap<PortKey<'a>, Option<PortEnd<'a>>>,
     /// the ports that GPUs use, if its report tells
     pub(super) rails: BTreeSet<PortKey<'a>>,
     /// true if its NICs have the node's names; an LLDP agent hears on other interfaces too
     pub(super) has_own_names: bool,
-}
-
-impl<'a> NodeCables<'a> {
-    /// `None` without a link.
-    pub(super) fn end(&self, key: &PortKey) -> Option<Option<PortEnd<'a>>> {
-        let mut ports = self.ports.iter();
-        ports.find(|(port, _)| port == key).map(|(_, end)| *end)
-    }
 }
 
 pub(super) fn nodes<'a>(
@@ -138,9 +131,9 @@ pub(super) fn nodes<'a>(
             *end = None;
         }
     }
-    let node = |(name, ends): (&'a str, BTreeMap<_, _>)| {
-        let mut ports = Vec::from_iter(ends);
-        ports.sort_by_cached_key(|(key, _): &(PortKey, _)| {
+    let node = |(name, ends): (&'a str, BTreeMap<PortKey<'a>, _>)| {
+        let mut ports: Vec<PortKey> = ends.keys().copied().collect();
+        ports.sort_by_cached_key(|key| {
             let place = places.get(&(name, *key)).copied();
             (place.unwrap_or(usize::MAX), natural(key.0), key.1)
         });
@@ -153,6 +146,7 @@ pub(super) fn nodes<'a>(
         NodeCables {
             name,
             ports,
+            ends,
             rails: rails
                 .flat_map(|gpu| &gpu.nics)
                 .filter_map(|name| {

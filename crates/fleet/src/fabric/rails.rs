@@ -8,12 +8,13 @@ use super::faults::{CableFault, FabricCable, Faults};
 use super::kinds::{CableLayout, Rails, rails};
 use super::names::{Reports, natural, nodes};
 use crate::audit::hostlist::compressed;
-use crate::audit::report::to_json;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FabricRails {
+    format: &'static str,
+    version: u32,
     /// of the nodes with rails, else of the weightiest kind
     pub layout: CableLayout,
     pub rails: Vec<CabledRail>,
@@ -25,7 +26,12 @@ pub struct FabricRails {
     pub notes: Vec<String>,
     /// in order of nodes
     pub cables: Vec<FabricCable>,
+    /// the reasons for inputs that could not be read
+    pub unread: Vec<String>,
 }
+
+/// Grows when a field changes its meaning or goes, not with new fields.
+const VERSION: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
@@ -83,7 +89,7 @@ impl FabricRails {
         for kind in rails.kinds.iter().filter(|kind| kind.nodes.len() < most) {
             let of = &kind.rail_of;
             let slots = (0..of.len()).filter_map(|slot| Some((of[slot]?, slot)));
-            let order = kind.order(slots.collect(), &kind.nodes);
+            let order = kind.order(slots.collect());
             if let Some(order) = order.filter(|_| !of.is_sorted()) {
                 let nodes = kind.nodes.iter().map(|node| node.name).collect();
                 lines.insert(
@@ -108,6 +114,8 @@ impl FabricRails {
         let first = kinds.find(|kind| kind.rail_of.iter().any(Option::is_some));
         let first = first.or(rails.kinds.first());
         FabricRails {
+            format: "nic-placement fabric",
+            version: VERSION,
             layout: first.map_or(CableLayout::NotRecognised, |kind| kind.layout),
             rails: cabled_rails(&rails),
             lines,
@@ -115,27 +123,8 @@ impl FabricRails {
             faults: faults.faults,
             notes,
             cables,
+            unread: Vec::new(),
         }
-    }
-
-    /// `unread` has the reasons for inputs that could not be read.
-    pub fn to_json(&self, unread: &[String]) -> String {
-        /// Grows when a field changes its meaning or goes, not with new fields.
-        const VERSION: u32 = 2;
-        #[derive(Serialize)]
-        struct Answer<'a> {
-            format: &'static str,
-            version: u32,
-            #[serde(flatten)]
-            rails: &'a FabricRails,
-            unread: &'a [String],
-        }
-        to_json(&Answer {
-            format: "nic-placement fabric",
-            version: VERSION,
-            rails: self,
-            unread,
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Failure, output, refresh::textfile};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, DeviceCount, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, NodeKind};
+use nic_placement_fleet::audit::report::to_json;
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::audit::{Audit, hostlist};
 use nic_placement_traffic::exposition::{self, Metric};
@@ -18,11 +19,10 @@ const SHOWN: usize = 24;
 
 /// which nodes differ from the others of their kind, and in what
 ///
-/// Groups the reports of `check --json` by kind of node (machine, GPUs, NICs and their paths), and names what a node has
-/// otherwise than most of its kind: a missing NIC, a slower link, firmware, a pairing, a port that is down, NUMA nodes, a
-/// finding of `check`. srun needs `-l`, since it mixes the lines of its tasks, and `-K0`, since KillOnBadExit=1 ends all tasks
-/// at the first bad node. Ends with 0 where all nodes are like their kind; with 1 where one differs, is alone of its kind or
-/// reported twice, or where an input is no report: the rest is compared all the same.
+/// Groups the reports of `check --json` by kind of node (machine, GPUs, NICs), and names what a node has otherwise than most of
+/// its kind. srun needs `-l`, since it mixes the lines of its tasks, and `-K0`, since KillOnBadExit=1 ends all tasks at the
+/// first bad node. Ends with 0 where all nodes are like their kind; with 1 where one differs, is alone of its kind or reported
+/// twice, or where an input is no report.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,51 +40,41 @@ pub(super) struct AuditOptions {
     textfile: Option<PathBuf>,
 }
 
-/// Pieces of the input that are no reports: their number, and the first of them.
-#[derive(Default)]
-struct Rejected {
-    count: usize,
-    first: Vec<Bad>,
-}
-
-impl Rejected {
-    fn add(&mut self, input: &str, line: Option<u64>, why: String) {
-        self.count += 1;
-        if self.first.len() < TOLD {
-            let input = input.to_string();
-            self.first.push(Bad { input, line, why });
-        }
-    }
-}
-
 pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
     let textfile = options.textfile.as_deref();
     textfile.map_or(Ok(()), textfile::check)?;
-    let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
+    let (mut audit, mut bad_count, mut bad) = (Audit::default(), 0, Vec::new());
     for path in or_stdin(&options.files) {
-        let file = &*path.to_string_lossy();
+        let mut reject = |line: Option<u64>, why: String| {
+            bad_count += 1;
+            if bad.len() < TOLD {
+                let input = path.to_string_lossy().into_owned();
+                bad.push(Bad { input, line, why });
+            }
+        };
         let mut take = |((_, line), piece): StreamPiece<'_>| {
             let added = piece
                 .map_err(str::to_string)
                 .and_then(|text| audit.add(text));
             if let Err(why) = added {
-                rejected.add(file, Some(line), why);
+                reject(Some(line), why);
             }
         };
         if let Err(error) = documents(path, &mut take) {
-            rejected.add(file, None, error.to_string());
+            reject(None, error.to_string());
         }
     }
-    let audited = audit.finish();
+    let mut audited = audit.finish();
+    (audited.bad_count, audited.bad) = (bad_count, bad);
     match options.json {
-        true => page.exact(&audited.to_json(rejected.count, &rejected.first)),
-        false => print(&audited, &rejected, page),
+        true => page.exact(&to_json(&audited)),
+        false => print(&audited, page),
     }
     // an input without a report says nothing of any node: the old file stays, and its age tells
     if let Some(file) = textfile.filter(|_| audited.nodes > 0) {
         output::write(file, exposition::write(&metrics(&audited)).as_bytes())?;
     }
-    let said = match rejected.count {
+    let said = match bad_count {
         0 if audited.nodes == 0 => "no report: `nic-placement check --json` prints one",
         0 if !audited.are_alike() => "not all nodes are like their kind",
         0 if !audited.duplicates.is_empty() => "nodes were reported more than once",
@@ -124,7 +114,7 @@ pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
     ]
 }
 
-fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
+fn print(audited: &Audited, page: &mut Page) {
     if audited.nodes > 0 {
         let differing = audited.kinds.iter().flat_map(|kind| &kind.differing);
         page.line(format!(
@@ -138,19 +128,19 @@ fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
         page.blank();
         kind(of, audited.nodes, page);
     }
-    if !(audited.duplicates.is_empty() && rejected.first.is_empty()) && audited.nodes > 0 {
+    if !(audited.duplicates.is_empty() && audited.bad.is_empty()) && audited.nodes > 0 {
         page.blank();
     }
     if !audited.duplicates.is_empty() {
         let hosts = hostlist::compressed(audited.duplicates.iter().map(String::as_str));
         page.item("twice  ", format!("{hosts} reported more than once"));
     }
-    for Bad { input, line, why } in &rejected.first {
+    for Bad { input, line, why } in &audited.bad {
         let place = line.map_or(String::new(), |line| format!("`{input}:{line}`: "));
         page.item(Text::styled("bad    ", Style::Wrong), place + why);
     }
-    if rejected.count > TOLD {
-        page.item("bad    ", format!("and {} more", rejected.count - TOLD));
+    if audited.bad_count > TOLD {
+        page.item("bad    ", format!("and {} more", audited.bad_count - TOLD));
     }
 }
 

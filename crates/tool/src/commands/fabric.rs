@@ -4,7 +4,7 @@ use super::Failure;
 use super::input::{documents, open, or_stdin};
 use super::page::{Page, Style, Table, Text};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_fleet::audit::report::Report;
+use nic_placement_fleet::audit::report::{Report, to_json};
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::faults::{CableFault, FaultKind};
@@ -22,9 +22,8 @@ const SHOWN: usize = 40;
 ///
 /// A rail is a leaf switch: the k-th NIC of every node is on it, or on one such leaf for each group of nodes. Reads
 /// ibnetdiscover and `lldpctl -f json0`, whose lines have the node's name in front, as clush and pdsh print it, unless a file
-/// is named as its node: node7.json. Most nodes decide which leaf is which rail's; without a majority it is not known. Names
-/// cables that are exchanged, on another switch or without a link, says whether the rails reach each other, and what to write
-/// into the configuration file. Ends with 1 where a cable is wrong or an input cannot be read, else with 0.
+/// is named as its node: node7.json. Most nodes decide which leaf is which rail's. Ends with 1 where a cable is wrong or an
+/// input cannot be read, else with 0.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -64,16 +63,14 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
             unread.push(error.to_string());
         }
     }
-    let rails = FabricRails::of(&cabling, &reports);
+    let mut rails = FabricRails::of(&cabling, &reports);
+    rails.unread = unread;
     if options.json {
-        page.exact(&rails.to_json(&unread));
+        page.exact(&to_json(&rails));
     } else {
         print(&rails, page);
-        for why in &unread {
-            page.item(Text::styled("unread ", Style::Wrong), why.as_str());
-        }
     }
-    let said = match (unread.len(), rails.faults.len()) {
+    let said = match (rails.unread.len(), rails.faults.len()) {
         (0, 0) if rails.cables.is_empty() => "no cable of a node is told",
         (0, 0) => return Ok(()),
         (0, _) => "not all cables are where they belong",
@@ -170,15 +167,13 @@ fn print(rails: &FabricRails, page: &mut Page) {
         "write  ",
         lines.map(|of| format!("`{}`: {}", of.0, of.1)),
     );
+    items(page, "unread ", rails.unread.iter().cloned());
 }
 
 fn items(page: &mut Page, word: &str, texts: impl ExactSizeIterator<Item = String>) {
     let count = texts.len();
-    let style = if word.starts_with("wrong") {
-        Style::Wrong
-    } else {
-        Style::Plain
-    };
+    let is_wrong = ["wrong  ", "unread "].contains(&word);
+    let style = if is_wrong { Style::Wrong } else { Style::Plain };
     for text in texts.take(SHOWN) {
         page.item(Text::styled(word, style), text);
     }

@@ -1,16 +1,6 @@
 //! `ibnetdiscover`: a stanza for each switch, NIC (`Ca`) and router, and in it a line for each port with a link.
 //!
-//! `out_switch_port` and `out_ca_port` in rdma-core's infiniband-diags/ibnetdiscover.c print the lines:
-//!
-//! ```text
-//! switchguid=0x900000(900000)
-//! Switch  65 "S-0000000000900000"   # "MF0;leaf0:MQM9700/U1" enhanced port 0 lid 1 lmc 0
-//! [1]     "H-0000000a00000000"[1](a00000001)    # "node1 mlx5_0" lid 5 4xNDR
-//! [2]     "S-0000000000b00000"[1]               # "MF0;spine0:MQM9700/U1" lid 3 4xNDR
-//!
-//! Ca      1 "H-0000000a00000000"    # "node1 mlx5_0"
-//! [1](a00000001)  "S-0000000000900000"[1]       # lid 5 lmc 0 "MF0;leaf0:MQM9700/U1" lid 1 4xNDR
-//! ```
+//! `out_switch_port` and `out_ca_port` in rdma-core's infiniband-diags/ibnetdiscover.c print the lines.
 
 use super::super::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use super::{clean, node_name};
