@@ -54,30 +54,28 @@ pub fn facts(root: &Root, node: &Topology) -> HostFacts {
 /// By the clocks of hypervisors' guests, else by the firmware's strings.
 fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
     const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
-    let clocks = root.read(CLOCKS).unwrap_or_default();
-    let is =
-        |said: &Option<String>, word: &str| said.as_deref().is_some_and(|said| said.contains(word));
-    let is_metal = is(&dmi.product, ".metal") || is(&dmi.product, "-metal");
-    ["kvm-clock", "hyperv", "xen"]
-        .iter()
-        .any(|clock| clocks.contains(clock))
-        || ["QEMU", "VMware", "Xen", "innotek", "Parallels"]
-            .iter()
-            .any(|maker| is(&dmi.vendor, maker))
-        || ["Virtual Machine", "KVM", "Google Compute Engine"]
-            .iter()
-            .any(|name| is(&dmi.product, name))
-        || (is(&dmi.vendor, "Amazon EC2") && !is_metal)
+    let has = |said: &Option<String>, words: &[&str]| {
+        let said = said.as_deref().unwrap_or_default();
+        words.iter().any(|word| said.contains(word))
+    };
+    let (vendor, product) = (&dmi.vendor, &dmi.product);
+    has(&root.read(CLOCKS), &["kvm-clock", "hyperv", "xen"])
+        || has(vendor, &["QEMU", "VMware", "Xen", "innotek", "Parallels"])
+        || has(
+            product,
+            &["Virtual Machine", "KVM", "Google Compute Engine"],
+        )
+        || has(vendor, &["Amazon EC2"]) && !has(product, &[".metal", "-metal"])
 }
 
 fn machine(root: &Root, dmi: &Dmi, node: &Topology) -> Option<Machine> {
-    let is_there = |address: PciAddress| root.follow(&format!("{BUS}/{address}")).is_some();
     let Some(model) = recognise(dmi, node) else {
         return gpus_of_the_product(dmi, node).map(|gpus| Machine {
             gpus: Some(gpus),
             ..Machine::default()
         });
     };
+    let is_there = |address: PciAddress| root.follow(&format!("{BUS}/{address}")).is_some();
     let missing = missing(node, model).into_iter();
     Some(Machine {
         name: Some(model.name.to_string()),
@@ -93,58 +91,41 @@ fn machine(root: &Root, dmi: &Dmi, node: &Topology) -> Option<Machine> {
 /// hexadecimal digits.
 fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     // digits and spaces: three letters a byte
-    let bytes = root.beginning(path, 3 * config_space::SIZE)?;
-    let mut bytes = if root.is_live() {
-        bytes
-    } else {
-        of_digits(&bytes).unwrap_or(bytes)
-    };
+    let mut bytes = root.beginning(path, 3 * config_space::SIZE)?;
+    if !root.is_live() {
+        bytes = of_digits(&bytes).unwrap_or(bytes);
+    }
     bytes.truncate(config_space::SIZE);
     Some(bytes)
 }
 
 /// `None` with other letters than hexadecimal digits.
 fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
-    let digits: Vec<u32> = text
-        .iter()
-        .filter(|letter| !letter.is_ascii_whitespace())
-        .map(|&letter| char::from(letter).to_digit(16))
-        .collect::<Option<_>>()?;
-    Some(
-        digits
-            .chunks_exact(2)
-            .map(|pair| (pair[0] * 16 + pair[1]) as u8)
-            .collect(),
-    )
+    let letters = text.iter().filter(|letter| !letter.is_ascii_whitespace());
+    let digits = letters.map(|&letter| char::from(letter).to_digit(16));
+    let digits: Vec<u32> = digits.collect::<Option<_>>()?;
+    let pairs = digits.chunks_exact(2);
+    Some(pairs.map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
 fn functions(root: &Root, node: &Topology) -> BTreeMap<PciAddress, Function> {
-    // a BAR of NVIDIA's comes second, behind its registers; AMD's is the first
-    let bar = |address: PciAddress| {
-        let gpu = node.gpus.iter().find(|gpu| gpu.address == address)?;
-        Some(if gpu.vendor == GpuVendor::Nvidia {
-            1
-        } else {
-            0
-        })
-    };
     let one = |address: PciAddress| {
         let path = root.follow(&format!("{BUS}/{address}"))?;
         let config = config_bytes(root, &format!("{path}/config"));
         let group = root.follow(&format!("{path}/iommu_group"));
-        let resources =
-            bar(address).and_then(|number| size(&root.read(&format!("{path}/resource"))?, number));
-        Some(Function {
+        // a BAR of NVIDIA's comes second, behind its registers; AMD's is the first
+        let gpu = node.gpus.iter().find(|gpu| gpu.address == address);
+        let bar = gpu.map(|gpu| usize::from(gpu.vendor == GpuVendor::Nvidia));
+        let function = Function {
             config: config.and_then(|bytes| ConfigSpace::parse(&bytes)),
             iommu_group: group.and_then(|path| Some(path.rsplit('/').next()?.to_string())),
-            bar1: resources,
-        })
+            bar1: bar.and_then(|bar| size(&root.read(&format!("{path}/resource"))?, bar)),
+        };
+        Some((address, function))
     };
-    node.pci
-        .iter()
-        .take(MOST)
-        .map(|function| function.address)
-        .filter_map(|address| Some((address, one(address)?)))
+    let functions = node.pci.iter().take(MOST);
+    functions
+        .filter_map(|function| one(function.address))
         .collect()
 }
 
@@ -192,15 +173,11 @@ fn interface(root: &Root, name: &str) -> Interface {
     let file = |file: &str| root.read(&format!("{}/{file}", place.as_ref()?));
     let state = file("operstate").filter(|state| state != "unknown");
     // since Linux 6.8 it takes the lock of all interfaces, which a driver may hold while it waits for firmware
-    let carrier = if state.is_none() {
-        file("carrier")
-    } else {
-        None
-    };
+    let carrier = || file("carrier").map(|carrier| carrier == "1");
     Interface {
         name: name.to_string(),
+        carrier: if state.is_none() { carrier() } else { None },
         state,
-        carrier: carrier.map(|carrier| carrier == "1"),
         mtu: file("mtu").and_then(|mtu| mtu.parse().ok()),
     }
 }

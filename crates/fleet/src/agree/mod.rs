@@ -172,22 +172,12 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
 }
 
-/// NICs that are left out either here alone or of the others alone.
+/// NICs that are left out here alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
-    let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
-    let only_here = here
-        .left_out
-        .iter()
-        .filter(|of| !has(&usual.left_out, &of.nic))
-        .map(|LeftOut { nic, why }| format!("{nic} is left out: {why}"));
-    let only_there = usual
-        .left_out
-        .iter()
-        .filter(|of| {
-            here.rails.iter().any(|rail| rail.nic == of.nic) && !has(&here.left_out, &of.nic)
-        })
-        .map(|LeftOut { nic, why }| format!("it uses {nic}, which theirs leave out: {why}"));
-    only_here.chain(only_there).collect()
+    let is_usual = |nic: &String| usual.left_out.iter().any(|of| of.nic == *nic);
+    let here = here.left_out.iter().filter(|of| !is_usual(&of.nic));
+    here.map(|LeftOut { nic, why }| format!("{nic} is left out: {why}"))
+        .collect()
 }
 
 /// In the order of the others' subnets, where each is that of one rail.

@@ -1,12 +1,10 @@
 //! A report as facts that can be compared, and as the inventory by which nodes are of one kind.
 
-use super::report::{GpuReport, Level, LinkReport, NicReport, Report, SaidAgreement};
+use super::report::{GpuReport, Level, NicReport, Report, SaidAgreement};
 use nic_placement_core::diagnostic::Shown;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Facts of a node, at most: 256 GPUs and 256 NICs have half as many.
-const MAX_FACTS: usize = 8192;
 /// Bytes of a name or value, at most: a message of `check` with all its words.
 const MAX_TEXT: usize = 2048;
 
@@ -35,49 +33,43 @@ pub(super) struct Key {
 impl Key {
     /// True for the presence of a device or a finding, which a node without it lacks.  A
     /// value that is not reported is no difference.
-    pub(super) fn counts_where_absent(&self) -> bool {
+    pub(super) fn is_presence(&self) -> bool {
         self.what.is_empty()
     }
 }
 
 /// Machine and devices, by which nodes are of one kind: without addresses and names, which shift
 /// where a device is missing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Inventory {
     pub machine: String,
-    #[serde(serialize_with = "gpus")]
-    pub gpus: BTreeMap<String, usize>,
-    #[serde(serialize_with = "nics")]
-    pub nics: BTreeMap<(String, String), usize>,
+    pub gpus: Vec<DeviceCount>,
+    pub nics: Vec<DeviceCount>,
 }
 
-#[derive(Serialize)]
-struct DeviceCount<'a> {
-    model: &'a str,
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DeviceCount {
+    pub model: String,
+    /// of a NIC, its nearest path to a GPU
     #[serde(skip_serializing_if = "Option::is_none")]
-    nearest: Option<&'a str>,
-    count: usize,
+    pub nearest: Option<String>,
+    pub count: usize,
 }
 
-fn gpus<S: Serializer>(gpus: &BTreeMap<String, usize>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(gpus.iter().map(|(model, &count)| DeviceCount {
+fn counts(devices: impl Iterator<Item = (String, Option<String>)>) -> Vec<DeviceCount> {
+    let mut counts = BTreeMap::new();
+    devices.for_each(|device| *counts.entry(device).or_default() += 1);
+    let count = |((model, nearest), count)| DeviceCount {
         model,
-        nearest: None,
+        nearest,
         count,
-    }))
-}
-
-fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(nics.iter().map(|((model, path), &count)| DeviceCount {
-        model,
-        nearest: Some(path),
-        count,
-    }))
+    };
+    counts.into_iter().map(count).collect()
 }
 
 impl Inventory {
     pub(super) fn devices(&self) -> usize {
-        self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
+        self.gpus.iter().chain(&self.nics).map(|of| of.count).sum()
     }
 
     /// Devices that one has and the other lacks: a replaced device counts once.
@@ -86,23 +78,19 @@ impl Inventory {
     }
 }
 
-fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
-    let beyond = |a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>| -> usize {
-        a.iter()
-            .map(|(what, count)| count.saturating_sub(b.get(what).copied().unwrap_or(0)))
-            .sum()
+fn differing(a: &[DeviceCount], b: &[DeviceCount]) -> usize {
+    let beyond = |a: &[DeviceCount], b: &[DeviceCount]| -> usize {
+        let is = |a: &DeviceCount, b: &DeviceCount| a.model == b.model && a.nearest == b.nearest;
+        let of = |a: &_| b.iter().find(|b| is(a, b)).map_or(0, |b| b.count);
+        a.iter().map(|a| a.count.saturating_sub(of(a))).sum()
     };
     beyond(a, b).max(beyond(b, a))
 }
 
-pub(super) struct NodeFacts {
-    pub(super) host: String,
-    pub(super) inventory: Inventory,
-    pub(super) facts: BTreeMap<Key, String>,
-}
+type Facts = BTreeMap<Key, String>;
 
-/// The error says why it cannot be compared.
-pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
+/// The node's name, its inventory and its facts; the error says why it cannot be compared.
+pub(super) fn of(report: &Report) -> Result<(String, Inventory, Facts), String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());
     };
@@ -113,118 +101,91 @@ pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
             Shown::word(&host, 60)
         ));
     }
-    let mut facts = Collector::default();
-    facts.add(Class::Node, "", "machine", Some(&report.machine));
-    facts.add(Class::Node, "", "processor", report.processor.as_ref());
-    facts.add(
-        Class::Node,
-        "",
-        "steps that do not ask",
-        report.default.as_ref(),
-    );
+    let mut facts = Facts::new();
+    let mut node = |what: &str, value| add(&mut facts, Class::Node, "", what, value);
+    node("machine", Some(report.machine.clone()));
+    node("processor", report.processor.clone());
+    node("steps that do not ask", report.default.clone());
     for (name, version) in &report.versions {
-        facts.add(Class::Node, "", name, Some(version));
+        node(name, Some(version.clone()));
     }
     if let Some(SaidAgreement { word, .. }) = &report.agreement {
-        let rails = word.rails.iter().map(|rail| rail.nic.as_str());
-        let left_out = word.left_out.iter().map(|of| of.nic.as_str());
-        for (what, nics) in [
-            ("rails", Vec::from_iter(rails)),
-            ("left out", left_out.collect()),
-        ] {
-            facts.add(Class::Node, "", what, Some(or_none(&nics.join(" "))));
-        }
+        let rails = word.rails.iter().map(|rail| rail.nic.as_str()).collect();
+        let left_out = word.left_out.iter().map(|of| of.nic.as_str()).collect();
+        node("rails", Some(list(rails)));
+        node("left out", Some(list(left_out)));
     }
     for node in &report.numa_nodes {
-        facts.add(
+        let cpus = format!("CPUs {}", list(vec![&node.cpus]));
+        add(
+            &mut facts,
             Class::Numa,
             &node.node.to_string(),
             "",
-            Some(format!("CPUs {}", or_none(&node.cpus))),
+            Some(cpus),
         );
     }
-    let mut inventory = Inventory {
-        machine: report.machine.clone(),
-        gpus: BTreeMap::new(),
-        nics: BTreeMap::new(),
-    };
-    for (index, of) in report.gpus.iter().enumerate() {
-        *inventory.gpus.entry(model(of.model.as_ref())).or_default() += 1;
-        gpu(index, of, &mut facts);
-    }
-    for of in &report.nics {
-        *inventory
-            .nics
-            .entry((nic_model(of), of.nearest.clone().unwrap_or_default()))
-            .or_default() += 1;
-        nic(of, &mut facts);
-    }
-    for finding in report
-        .findings
+    report
+        .gpus
         .iter()
-        .filter(|finding| finding.level != Level::Ok)
-    {
+        .enumerate()
+        .for_each(|(index, of)| gpu(index, of, &mut facts));
+    report.nics.iter().for_each(|of| nic(of, &mut facts));
+    for finding in report.findings.iter().filter(|of| of.level != Level::Ok) {
         let about = finding.about.as_ref().unwrap_or(&finding.text);
         let subject = format!("{} {}: {about}", finding.level, finding.code);
-        facts.add(Class::Finding, &subject, "", Some(&finding.text));
+        add(
+            &mut facts,
+            Class::Finding,
+            &subject,
+            "",
+            Some(finding.text.clone()),
+        );
     }
-    let facts = facts.checked()?;
-    Ok(NodeFacts {
-        host,
-        inventory,
-        facts,
-    })
+    let mut texts = facts
+        .iter()
+        .flat_map(|(key, value)| [&key.subject, &key.what, value]);
+    let long = texts.find(|text| text.len() > MAX_TEXT);
+    drop(texts);
+    if let Some(long) = long {
+        let begin = Shown::word(long, 40);
+        return Err(format!("`{begin}…` has more than {MAX_TEXT} bytes"));
+    }
+    let inventory = Inventory {
+        machine: report.machine.clone(),
+        gpus: counts(report.gpus.iter().map(|of| (model(&of.model), None))),
+        nics: counts(
+            report
+                .nics
+                .iter()
+                .map(|of| (nic_model(of), of.nearest.clone())),
+        ),
+    };
+    Ok((host, inventory, facts))
 }
 
-#[derive(Default)]
-struct Collector {
-    facts: BTreeMap<Key, String>,
-    too_long: Option<String>,
-}
-
-impl Collector {
-    fn add(&mut self, class: Class, subject: &str, what: &str, value: Option<impl ToString>) {
-        let Some(value) = value.map(|value| value.to_string()) else {
-            return;
-        };
-        if let Some(long) = [subject, what, &value]
-            .into_iter()
-            .find(|text| text.len() > MAX_TEXT)
-        {
-            self.too_long = Some(Shown::word(long, 40).to_string());
-            return;
-        }
-        // of two of the same name the first counts; check tells no two
-        self.facts
+/// Of two of the same name the first counts; check tells no two.
+fn add(facts: &mut Facts, class: Class, subject: &str, what: &str, value: Option<String>) {
+    if let Some(value) = value {
+        let (subject, what) = (subject.to_string(), what.to_string());
+        facts
             .entry(Key {
                 class,
-                subject: subject.to_string(),
-                what: what.to_string(),
+                subject,
+                what,
             })
             .or_insert(value);
     }
-
-    fn checked(self) -> Result<BTreeMap<Key, String>, String> {
-        match self.too_long {
-            Some(begin) => Err(format!("`{begin}…` has more than {MAX_TEXT} bytes")),
-            None if self.facts.len() > MAX_FACTS => {
-                Err(format!("it has more than {MAX_FACTS} facts"))
-            }
-            None => Ok(self.facts),
-        }
-    }
 }
 
-fn gpu(index: usize, gpu: &GpuReport, facts: &mut Collector) {
-    let mut subject = gpu
-        .address
-        .clone()
-        .unwrap_or_else(|| format!("number {index}"));
+fn gpu(index: usize, gpu: &GpuReport, facts: &mut Facts) {
+    let address = gpu.address.clone();
+    let mut subject = address.unwrap_or_else(|| format!("number {index}"));
     if let Some(partition) = gpu.partition {
         subject.push_str(&format!(" partition {partition}"));
     }
-    let mut add = |what: &str, value: Option<String>| facts.add(Class::Gpu, &subject, what, value);
-    add("", Some(model(gpu.model.as_ref())));
+    let mut add = |what: &str, value| add(facts, Class::Gpu, &subject, what, value);
+    add("", Some(model(&gpu.model)));
     add("NUMA node", gpu.numa_node.map(|node| node.to_string()));
     // a GPU that idles runs its link slower, and as wide as ever
     add(
@@ -235,25 +196,27 @@ fn gpu(index: usize, gpu: &GpuReport, facts: &mut Collector) {
         "MIG instances",
         Some(gpu.mig_instances.unwrap_or(0).to_string()),
     );
-    add("NICs", Some(or_none(&gpu.nics.join(" ")).to_string()));
+    add(
+        "NICs",
+        Some(list(gpu.nics.iter().map(String::as_str).collect())),
+    );
     for (name, version) in &gpu.versions {
         add(name, Some(version.clone()));
     }
 }
 
-fn nic(nic: &NicReport, facts: &mut Collector) {
+fn nic(nic: &NicReport, facts: &mut Facts) {
     let subject = nic.address.as_ref().unwrap_or(&nic.name);
-    let mut add = |what: &str, value: Option<String>| facts.add(Class::Nic, subject, what, value);
+    let mut add = |what: &str, value| add(facts, Class::Nic, subject, what, value);
     add("", Some(nic_model(nic)));
     add("name", Some(nic.name.clone()));
     add("board", nic.board.clone());
     add("firmware", nic.firmware.clone());
     add("NUMA node", nic.numa_node.map(|node| node.to_string()));
+    let link = nic.link.as_ref();
     add(
         "PCIe link",
-        nic.link
-            .as_ref()
-            .map(|LinkReport { speed, width }| format!("{speed} x{width}")),
+        link.map(|link| format!("{} x{}", link.speed, link.width)),
     );
     add("nearest GPU", nic.nearest.clone());
     for port in &nic.ports {
@@ -262,27 +225,30 @@ fn nic(nic: &NicReport, facts: &mut Collector) {
         add("link layer", Some(port.link_layer.clone()));
         add("subnet", port.subnet.clone());
         // a port without a link tells the rate of one lane
-        if port.state == "active" {
-            add(
-                "rate",
-                port.rate_mbps
-                    .map(|rate| format!("{} Gb/s", rate as f64 / 1000.0)),
-            );
-        }
+        let rate = port.rate_mbps.filter(|_| port.state == "active");
+        add(
+            "rate",
+            rate.map(|rate| format!("{} Gb/s", rate as f64 / 1000.0)),
+        );
     }
     add("ports", Some(nic.ports.len().to_string()));
 }
 
 fn nic_model(nic: &NicReport) -> String {
-    format!("{} {}", nic.kind, model(nic.model.as_ref()))
+    format!("{} {}", nic.kind, model(&nic.model))
 }
 
-fn model(model: Option<&String>) -> String {
+fn model(model: &Option<String>) -> String {
     model
-        .cloned()
+        .clone()
         .unwrap_or_else(|| "of unknown model".to_string())
 }
 
-fn or_none(text: &str) -> &str {
-    if text.is_empty() { "none" } else { text }
+fn list(names: Vec<&str>) -> String {
+    let names = names.join(" ");
+    if names.is_empty() {
+        "none".to_string()
+    } else {
+        names
+    }
 }

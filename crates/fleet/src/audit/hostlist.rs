@@ -17,68 +17,54 @@ fn parts(name: &str) -> Option<(&str, &str, &str)> {
 
 /// `scontrol show hostnames` takes it apart.
 pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: BTreeSet<&str> = names.into_iter().collect();
-    // `10` is of the same series as `08` where there is one, else of that of `8`
-    let padded: BTreeSet<(&str, &str, usize)> = names
-        .iter()
-        .filter_map(|name| parts(name))
-        .filter(|(_, digits, _)| digits.len() > 1 && digits.starts_with('0'))
-        .map(|(before, digits, after)| (before, after, digits.len()))
-        .collect();
-    // a name without a number stands before those that go on with one
-    let mut series: BTreeMap<(&str, &str, Option<usize>), BTreeSet<u64>> = BTreeMap::new();
-    for name in &names {
+    // by the letters around the number: numbers with their digits, of a plain name none
+    let mut series: BTreeMap<(&str, &str), BTreeSet<(u64, &str)>> = BTreeMap::new();
+    let mut plain: BTreeSet<&str> = BTreeSet::new();
+    for name in names {
         match parts(name) {
             Some((before, digits, after)) => {
-                let width = digits.len();
-                let width = if padded.contains(&(before, after, width)) {
-                    width
-                } else {
-                    0
-                };
+                let number = digits.parse().unwrap_or_default();
                 series
-                    .entry((before, after, Some(width)))
+                    .entry((before, after))
                     .or_default()
-                    .insert(digits.parse().unwrap_or_default());
+                    .insert((number, digits));
             }
-            None => {
-                series.entry((name, "", None)).or_default();
-            }
+            None => _ = plain.insert(name),
         }
     }
-    series
-        .iter()
-        .map(|((before, after, width), numbers)| {
-            let Some(width) = *width else {
-                return before.to_string();
-            };
-            let ranges = ranges(numbers, width);
-            match (numbers.len(), ranges.as_slice()) {
-                (1, [only]) => format!("{before}{only}{after}"),
-                _ => format!("{before}[{}]{after}", ranges.join(",")),
-            }
-        })
-        .collect::<Vec<_>>()
-        .join(",")
+    let mut all: Vec<String> = plain.into_iter().map(String::from).collect();
+    for ((before, after), numbers) in series {
+        let ranges = ranges(&numbers);
+        all.push(match numbers.len() {
+            1 => format!("{before}{ranges}{after}"),
+            _ => format!("{before}[{ranges}]{after}"),
+        });
+    }
+    all.sort();
+    all.join(",")
 }
 
-fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
-    let mut runs: Vec<(u64, u64)> = Vec::new();
-    for &number in numbers {
+/// `n[8-10]` and `n[08-10]` are ranges, since Slurm gives each number as many digits as the first has.
+fn ranges(numbers: &BTreeSet<(u64, &str)>) -> String {
+    let mut runs: Vec<(&str, u64, &str)> = Vec::new();
+    for &(number, digits) in numbers {
         match runs.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
+            Some((first, last, end))
+                if *last + 1 == number
+                    && format!("{number:0width$}", width = first.len()) == digits =>
+            {
+                (*last, *end) = (number, digits);
+            }
+            _ => runs.push((digits, number, digits)),
         }
     }
-    runs.iter()
-        .map(|(first, last)| {
-            if first == last {
-                format!("{first:0width$}")
-            } else {
-                format!("{first:0width$}-{last:0width$}")
-            }
-        })
-        .collect()
+    let runs = runs
+        .into_iter()
+        .map(|(first, _, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        });
+    runs.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -93,8 +79,8 @@ mod tests {
             ("rack1-gpu08 rack1-gpu10 rack1-gpu09", "rack1-gpu[08-10]"),
             ("a1-ib a2-ib login", "a[1-2]-ib,login"),
             ("login login1 login2", "login,login[1-2]"),
-            ("g g8051 g007", "g,g8051,g007"),
-            ("n1 n01", "n1,n01"),
+            ("g g8051 g007", "g,g[007,8051]"),
+            ("n1 n01", "n[01,1]"),
             ("gpu7", "gpu7"),
             ("n00000000000000000001", "n00000000000000000001"),
             ("ü1 ü2 2\u{fffd}1", "2\u{fffd}1,ü[1-2]"),

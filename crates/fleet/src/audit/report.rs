@@ -177,10 +177,11 @@ pub struct NeighbourReport {
 }
 
 /// Format and version; all else may be of another version.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Head {
-    format: Option<String>,
-    version: Option<u64>,
+    format: String,
+    version: u64,
 }
 
 impl Report {
@@ -199,48 +200,27 @@ impl Report {
     }
 
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
-        match serde_json::from_slice::<Report>(text) {
-            Ok(report) if report.format == FORMAT && READ.contains(&report.version) => Ok(report),
-            other => Err(why(text, other.err())),
-        }
-    }
-}
-
-pub(crate) fn to_json(answer: &impl Serialize) -> String {
-    // JSON can hold all answers: their maps have texts as keys
-    serde_json::to_string_pretty(answer).unwrap_or_default() + "\n"
-}
-
-fn why(text: &[u8], error: Option<serde_json::Error>) -> String {
-    match (serde_json::from_slice::<Head>(text), error) {
-        (
-            Ok(Head {
-                format: Some(format),
-                ..
-            }),
-            _,
-        ) if format != FORMAT => {
-            format!(
+        let error = match serde_json::from_slice::<Report>(text) {
+            Ok(report) if report.format == FORMAT && READ.contains(&report.version) => {
+                return Ok(report);
+            }
+            other => other.err().map(|error| error.to_string()),
+        };
+        let Head { format, version } = serde_json::from_slice(text).unwrap_or_default();
+        Err(match error {
+            Some(error) if format == FORMAT && READ.contains(&version) || format.is_empty() => {
+                Shown::message(&error, 120).to_string()
+            }
+            _ if format == FORMAT => format!("`version` is `{version}`, expected `{VERSION}`"),
+            _ => format!(
                 "`format` is `{}`, expected `{FORMAT}`",
                 Shown::word(&format, 60)
-            )
-        }
-        (Ok(Head { format: None, .. }), _) => format!("`format` is missing, expected `{FORMAT}`"),
-        (Ok(Head { version, .. }), _)
-            if !version.is_some_and(|version| READ.contains(&version)) =>
-        {
-            let version = version.map_or("missing".to_string(), |version| format!("`{version}`"));
-            format!("`version` is {version}, expected `{VERSION}`")
-        }
-        (_, Some(error)) => {
-            let (line, column) = (error.line(), error.column());
-            let place = format!(" at line {line} column {column}");
-            let finding = error.to_string();
-            format!(
-                "its line {line} column {column}: {}",
-                Shown::message(finding.strip_suffix(&place).unwrap_or(&finding), 60)
-            )
-        }
-        (_, None) => "it cannot be read".to_string(),
+            ),
+        })
     }
+}
+
+pub fn to_json(answer: &impl Serialize) -> String {
+    // JSON can hold all answers: their maps have texts as keys
+    serde_json::to_string_pretty(answer).unwrap_or_default() + "\n"
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One port of a node's NIC, by a source's names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NicPort {
-    /// the node, up to its first dot
+    /// the node, up to its first dot; empty if the NIC's description names none
     pub node: String,
     /// the RDMA device (`mlx5_0`), the interface (`ens1f0np0`), or a source's own name (`HCA-1`)
     pub nic: String,
@@ -25,19 +25,17 @@ pub struct SwitchPort {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cable {
     pub nic: NicPort,
-    pub to: Option<SwitchPort>,
+    pub to: SwitchPort,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cabling {
     pub cables: BTreeSet<Cable>,
-    /// cables of NICs whose description names no node; `nic.guid` identifies the NIC
-    pub unnamed: BTreeSet<Cable>,
     /// the name of each switch, by its GUID or chassis id, else by its name
     pub switches: BTreeMap<String, String>,
-    /// links between switches, each once, the smaller end first
-    pub trunks: BTreeSet<(SwitchPort, SwitchPort)>,
-    /// true if a source lists links between switches; LLDP on nodes does not
-    pub tells_trunks: bool,
+    /// switches that are linked, each pair once, the smaller first
+    pub trunks: BTreeSet<(String, String)>,
+    /// switches whose links are all known; LLDP on nodes tells none
+    pub whole: BTreeSet<String>,
     pub notes: Vec<String>,
 }

@@ -12,4 +12,3 @@ pub mod sources;
 mod tests;
 
 pub use kinds::CableLayout;
-pub use rails::RailReach;

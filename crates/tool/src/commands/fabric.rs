@@ -4,36 +4,31 @@ use super::Failure;
 use super::input::{documents, open, or_stdin};
 use super::page::{Page, Style, Table, Text};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_fleet::audit::hostlist::compressed;
-use nic_placement_fleet::audit::report::Report;
+use nic_placement_fleet::audit::report::{Report, to_json};
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::fabric::cabling::Cabling;
-use nic_placement_fleet::fabric::faults::{CableFault, FaultKind, FaultyCable};
-use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
-use nic_placement_fleet::fabric::rails::{CabledRail, FabricRails};
-use nic_placement_fleet::fabric::{CableLayout, RailReach, sources};
-use std::collections::{BTreeMap, BTreeSet};
+use nic_placement_fleet::fabric::faults::{CableFault, FaultKind};
+use nic_placement_fleet::fabric::names::Reports;
+use nic_placement_fleet::fabric::rails::{FabricRails, RailReach};
+use nic_placement_fleet::fabric::{CableLayout, sources};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Lines of one sort that are printed; JSON has all.
 const SHOWN: usize = 40;
 
-const LEAVES: usize = 4;
-
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
 ///
 /// A rail is a leaf switch: the k-th NIC of every node is on it, or on one such leaf for each group of nodes. Reads
 /// ibnetdiscover and `lldpctl -f json0`, whose lines have the node's name in front, as clush and pdsh print it, unless a file
-/// is named as its node: node7.json. Most nodes decide which leaf is which rail's; without a majority it is not known. Names
-/// cables that are exchanged, on another switch or without a link, says whether the rails reach each other, and what to write
-/// into the configuration file. Ends with 1 where a cable is wrong or an input cannot be read, else with 0.
+/// is named as its node: node7.json. Most nodes decide which leaf is which rail's. Ends with 1 where a cable is wrong or an
+/// input cannot be read, else with 0.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   ibnetdiscover | nic-placement fabric -
-  nic-placement fabric --reports reports.json lldp/*.json
-  nic-placement fabric --cables ibnetdiscover.txt")]
+  nic-placement fabric --reports reports.json lldp/*.json")]
 pub(super) struct FabricOptions {
     /// regular files, or - for standard input; nothing is standard input too, unless there are reports
     #[arg(value_name = "FILE")]
@@ -41,10 +36,7 @@ pub(super) struct FabricOptions {
     /// what `check --json` printed on the nodes: their names of NICs and interfaces, and which NICs the GPUs use
     #[arg(long, value_name = "FILE", action = clap::ArgAction::Append)]
     reports: Vec<PathBuf>,
-    /// each NIC with its switch, port and rail, too
-    #[arg(long, help_heading = "Output")]
-    cables: bool,
-    /// all of it as versioned JSON
+    /// all of it, and each NIC with its switch, port and rail, as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -55,278 +47,158 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
         true => or_stdin(&options.files),
         false => options.files.iter().map(PathBuf::as_path).collect(),
     };
-    read(&files, &mut cabling, &mut unread);
-    let mut reports = NameBook::default();
+    for file in files {
+        if let Err(why) = read(file, &mut cabling) {
+            unread.push(why.to_string());
+        }
+    }
+    let mut reports = Reports::new();
     for file in &options.reports {
-        let name = file.to_string_lossy();
-        let mut take = |(line, piece): StreamPiece<'_>| {
-            let report = piece.map_err(str::to_string).and_then(Report::from_json);
-            let names = report.and_then(|report| {
-                NodeNames::of(&report)
-                    .ok_or("it has no `host`: a report of a described machine".to_string())
-            });
-            if let Err(why) = names.and_then(|names| reports.add(names)) {
-                unread.push(format!("`{name}:{line}`: {why}"));
+        let mut take = |((_, line), piece): StreamPiece<'_>| {
+            if let Err(why) = add(piece, &mut cabling, &mut reports) {
+                unread.push(format!("`{}:{line}`: {why}", file.display()));
             }
         };
         if let Err(error) = documents(file, &mut take) {
             unread.push(error.to_string());
         }
     }
-    let rails = FabricRails::of(&cabling, &reports.nodes);
+    let mut rails = FabricRails::of(&cabling, &reports);
+    rails.unread = unread;
     if options.json {
-        page.exact(&rails.to_json(&unread));
+        page.exact(&to_json(&rails));
     } else {
-        print(&rails, options.cables, page);
-        for why in &unread {
-            page.item(Text::styled("unread ", Style::Wrong), why.as_str());
-        }
+        print(&rails, page);
     }
-    match (unread.len(), rails.faults.len()) {
-        (0, 0) if rails.switches.is_empty() => Err("fabric: no cable of a node is told".into()),
-        (0, 0) => Ok(()),
-        (0, _) => Err("fabric: not all cables are where they belong".into()),
-        (1, _) => Err("fabric: one input cannot be read".into()),
-        (more, _) => Err(format!("fabric: {more} inputs cannot be read").into()),
+    let said = match (rails.unread.len(), rails.faults.len()) {
+        (0, 0) if rails.cables.is_empty() => "no cable of a node is told",
+        (0, 0) => return Ok(()),
+        (0, _) => "not all cables are where they belong",
+        _ => "not all inputs can be read",
+    };
+    Err(format!("fabric: {said}").into())
+}
+
+fn read(file: &Path, into: &mut Cabling) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    // one byte more shows the reader that the text is too long
+    let most = sources::MAX_BYTES as u64 + 1;
+    open(file)?
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("`{}`: {error}", file.display()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(sources::read(&file.to_string_lossy(), &text, into)?)
+}
+
+fn add(
+    piece: Result<&[u8], &'static str>,
+    cabling: &mut Cabling,
+    reports: &mut Reports,
+) -> Result<(), String> {
+    let report = Report::from_json(piece?)?;
+    match &report.host {
+        None => Err("it has no `host`: a report of a described machine".into()),
+        Some(host) if reports.contains_key(host) => Err(format!("`{host}` has another report")),
+        Some(host) => {
+            cabling.hear(&report);
+            reports.insert(host.clone(), report);
+            Ok(())
+        }
     }
 }
 
-/// Reads the sources of a fabric; reasons why one could not be read go to `unread`.
-pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>) {
-    for file in files {
-        let name = file.to_string_lossy();
-        let text = open(file).and_then(|input| {
-            let mut bytes = Vec::new();
-            // one byte more shows the reader that the text is too long
-            input
-                .take(sources::MAX_BYTES as u64 + 1)
-                .read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        });
-        let read = text.map_err(|error| error.to_string());
-        if let Err(why) = read.and_then(|text| sources::read(&name, &text, into)) {
-            let names_it = why.contains(&*name);
-            unread.push(if names_it {
-                why
-            } else {
-                format!("`{name}`: {why}")
-            });
-        }
-    }
-}
-
-fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
-    let nics = rails.nodes.iter().flat_map(|node| &node.nics);
-    if !rails.nodes.is_empty() {
-        let nodes = counted(rails.nodes.len(), "node");
-        let cables = nics.filter(|nic| nic.switch.is_some()).count();
-        let (cables, switches) = (counted(cables, "cable"), rails.switches.len());
-        let switches = if switches == 1 {
-            "1 switch".into()
-        } else {
-            format!("{switches} switches")
-        };
-        page.line(format_args!(
-            "{nodes}, {cables} to {switches}: {}",
-            layout(rails.layout)
+fn print(rails: &FabricRails, page: &mut Page) {
+    let cables = rails.cables.iter();
+    if !rails.cables.is_empty() {
+        let nodes: BTreeSet<&String> = cables.clone().map(|of| &of.node).collect();
+        page.line(format!(
+            "{}, {}: {}",
+            counted(nodes.len(), "node"),
+            counted(cables.filter(|of| of.on.is_some()).count(), "cable"),
+            match rails.layout {
+                CableLayout::RailOptimised => "each NIC of a node on a switch of its own",
+                CableLayout::Grouped => "several NICs of a node on each switch",
+                CableLayout::OneLeaf => "all NICs of a node on one switch, so there are no rails",
+                CableLayout::NotRecognised =>
+                    "in no order that most nodes share, so rails are not known",
+            }
         ));
-        page.blank();
     }
     if !rails.rails.is_empty() {
-        page.table(&rail_table(&rails.rails));
-    } else if !rails.switches.is_empty() {
-        let mut table = Table::headed(["switch", "nodes"]);
-        rails
-            .switches
-            .iter()
-            .for_each(|of| table.row([(&of.switch).into(), (&of.nodes).into()]));
+        page.blank();
+        let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
+        for of in &rails.rails {
+            let style = if of.right == of.ports {
+                Style::Plain
+            } else {
+                Style::Wrong
+            };
+            table.row([
+                of.rail.to_string().into(),
+                of.nics.join(" ").into(),
+                Text::styled(format!("{} of {}", of.right, of.ports), style).unbroken(),
+                of.leaves.join(" ").into(),
+            ]);
+        }
         page.table(&table);
     }
-    if let Some(text) = reach(&rails.reach) {
+    let reach = match rails.reach {
+        RailReach::NoRails => None,
+        RailReach::Together => Some("rails reach each other: switches connect them"),
+        RailReach::Isolated => Some("rails are isolated: no switch connects two of them"),
+        RailReach::Partly => Some("only some rails reach each other"),
+        RailReach::NotKnown => Some(
+            "whether rails reach each other is not known: no source tells links between switches",
+        ),
+    };
+    if let Some(reach) = reach {
         page.blank();
-        page.line(text);
-    }
-    if with_cables {
-        page.blank();
-        page.table(&cable_table(rails));
+        page.line(reach);
     }
     if !(rails.faults.is_empty() && rails.notes.is_empty() && rails.lines.is_empty()) {
         page.blank();
     }
-    faults(&rails.faults, page);
-    rails
-        .notes
-        .iter()
-        .take(SHOWN)
-        .for_each(|note| page.item("note   ", note.as_str()));
-    more(rails.notes.len(), page);
-    for of in rails.lines.iter().take(SHOWN) {
-        page.item("write  ", format_args!("`{}`: {}", of.line, of.why));
-    }
-    more(rails.lines.len(), page);
+    items(page, "wrong  ", rails.faults.iter().map(fault));
+    items(page, "note   ", rails.notes.iter().cloned());
+    let lines = rails.lines.iter();
+    items(
+        page,
+        "write  ",
+        lines.map(|of| format!("`{}`: {}", of.0, of.1)),
+    );
+    items(page, "unread ", rails.unread.iter().cloned());
 }
 
-fn more(count: usize, page: &mut Page) {
+fn items(page: &mut Page, word: &str, texts: impl ExactSizeIterator<Item = String>) {
+    let count = texts.len();
+    let is_wrong = ["wrong  ", "unread "].contains(&word);
+    let style = if is_wrong { Style::Wrong } else { Style::Plain };
+    for text in texts.take(SHOWN) {
+        page.item(Text::styled(word, style), text);
+    }
     if count > SHOWN {
-        page.item(
-            "       ",
-            format_args!("and {} more: --json has all", count - SHOWN),
-        );
+        page.item(word, format_args!("{} more are in --json", count - SHOWN));
     }
 }
 
-fn layout(layout: CableLayout) -> String {
-    match layout {
-        CableLayout::RailOptimised => "each NIC of a node on a switch of its own",
-        CableLayout::Grouped(nics) => return format!("{nics} NICs of a node on each"),
-        CableLayout::OneLeaf => "all NICs of a node on one, so there are no rails",
-        CableLayout::OneNic => "one NIC for each node; each isolated rail has a file of its own",
-        CableLayout::NotRecognised => "in no order that most nodes share, so rails are not known",
-        CableLayout::NotTold => "no NIC is told",
-    }
-    .to_string()
-}
-
-fn rail_table(rails: &[CabledRail]) -> Table {
-    let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
-    for CabledRail {
-        rail,
-        nics,
-        leaves,
-        right,
-        ports,
-    } in rails
-    {
-        let whole = format!("{right} of {ports}");
-        let whole = if right == ports {
-            Text::from(whole)
-        } else {
-            Text::styled(whole, Style::Wrong)
-        };
-        let mut shown = leaves
-            .iter()
-            .take(LEAVES)
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(" ");
-        if leaves.len() > LEAVES {
-            shown += &format!(" and {} more", leaves.len() - LEAVES);
-        }
-        table.row([
-            rail.to_string().into(),
-            nics.join(" ").into(),
-            whole.unbroken(),
-            shown.into(),
-        ]);
-    }
-    table
-}
-
-fn cable_table(rails: &FabricRails) -> Table {
-    let mut table = Table::headed(["node", "NIC", "switch", "port", "rail"]);
-    for node in &rails.nodes {
-        for nic in &node.nics {
-            let or_dash = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
-            let style = if nic.belongs.is_some() {
-                Style::Wrong
-            } else {
-                Style::Plain
-            };
-            table.row([
-                (&node.node).into(),
-                format!("{}:{}", nic.nic, nic.port).into(),
-                Text::styled(or_dash(&nic.switch), style),
-                or_dash(&nic.switch_port).into(),
-                or_dash(&nic.rail.map(|rail| rail.to_string())).into(),
-            ]);
-        }
-    }
-    table
-}
-
-fn reach(reach: &RailReach) -> Option<String> {
-    let said = match reach {
-        RailReach::NoRails => return None,
-        RailReach::Together => "rails reach each other: switches connect them",
-        RailReach::Isolated => "rails are isolated: no switch connects two of them",
-        RailReach::Partly(groups) => {
-            let rails = |group: &Vec<usize>| group.iter().map(usize::to_string).collect::<Vec<_>>();
-            let groups: Vec<String> = groups.iter().map(|group| rails(group).join(" ")).collect();
-            return Some(format!(
-                "only some rails reach each other: {}",
-                groups.join(" | ")
-            ));
-        }
-        RailReach::NotKnown => {
-            "whether rails reach each other is not known: no source tells links between switches"
-        }
-    };
-    Some(said.to_string())
-}
-
-/// A line for each fault; nodes with the same one share it.
-pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
-    let mut lines: Vec<(String, BTreeSet<&str>)> = Vec::new();
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    for fault in faults {
-        let (node, text) = text(fault);
-        let at = *known.entry(text.clone()).or_insert(lines.len());
-        if at == lines.len() {
-            lines.push((text, BTreeSet::new()));
-        }
-        lines[at].1.extend(node);
-    }
-    for (text, nodes) in lines.iter().take(SHOWN) {
-        let nodes = compressed(nodes.iter().copied());
-        let between = if nodes.is_empty() { "" } else { " " };
-        page.item(
-            Text::styled("wrong  ", Style::Wrong),
-            format_args!("{nodes}{between}{text}"),
-        );
-    }
-    more(lines.len(), page);
-}
-
-/// The node, if the fault is on one alone, and its text.
-fn text(fault: &CableFault) -> (Option<&str>, String) {
+/// `gpu03 mlx5_1 is on leafa2 (rail 2) and belongs on leafa1 (rail 1); …`
+fn fault(fault: &CableFault) -> String {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
-    let on = |cable: &FaultyCable| match &cable.on {
-        Some(on) => format!("on {on}{}", rail(cable.on_rail)),
-        None => "without a link".to_string(),
+    let cables = fault.cables.iter().map(|of| {
+        let on = match &of.on {
+            Some(on) => format!("is on {on}{}", rail(of.on_rail)),
+            None => "has no link".to_string(),
+        };
+        let belongs = match &of.belongs {
+            Some(to) => format!("belongs on {to}{}", rail(of.rail)),
+            None => "most nodes have one".to_string(),
+        };
+        format!("{} {} {on} and {belongs}", of.node, of.nic)
+    });
+    let kind = match fault.kind {
+        FaultKind::Exchanged => "exchanged: ",
+        FaultKind::WrongSwitch | FaultKind::NoLink => "",
     };
-    let nodes: BTreeSet<&str> = fault.cables.iter().map(|cable| &*cable.node).collect();
-    let node = nodes.first().copied().filter(|_| nodes.len() == 1);
-    let name = |cable: &FaultyCable| match node {
-        Some(_) => cable.nic.clone(),
-        None => format!("{} {}", cable.node, cable.nic),
-    };
-    let text = match (fault.kind, &fault.cables[..]) {
-        (FaultKind::Exchanged, [a, b]) => {
-            let (of_a, of_b) = (name(a), name(b));
-            format!(
-                "{of_a} and {of_b} are exchanged: {of_a} is {}, {of_b} {}",
-                on(a),
-                on(b)
-            )
-        }
-        (FaultKind::NoLink | FaultKind::WrongSwitch, [cable]) => {
-            let is = match fault.kind {
-                FaultKind::NoLink => "has no link".to_string(),
-                _ => format!("is {}", on(cable)),
-            };
-            let belongs = match &cable.belongs {
-                Some(switch) => format!("; it belongs on {switch}{}", rail(cable.rail)),
-                None => ", and most nodes have one there".to_string(),
-            };
-            format!("{} {is}{belongs}", name(cable))
-        }
-        (_, cables) => {
-            let each = cables
-                .iter()
-                .map(|cable| format!("{} {}", name(cable), on(cable)));
-            let each = each.collect::<Vec<_>>().join(", ");
-            format!("has its NICs in another order, by cables or by names: {each}")
-        }
-    };
-    (node, text)
+    format!("{kind}{}", cables.collect::<Vec<_>>().join("; "))
 }

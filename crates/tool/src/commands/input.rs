@@ -26,11 +26,8 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     })
 }
 
-/// Each JSON document of a file, with its first line; true if a line was labelled with its task.
-pub(super) fn documents(
-    path: &Path,
-    take: &mut dyn FnMut(StreamPiece<'_>),
-) -> Result<bool, Failure> {
-    let labelled = stream::read(open(path)?, take);
-    Ok(labelled.map_err(|error| format!("`{}`: cannot be read: {error}", path.display()))?)
+/// Each JSON document of a file, with its first line.
+pub(super) fn documents(path: &Path, take: &mut dyn FnMut(StreamPiece<'_>)) -> Result<(), Failure> {
+    let read = stream::read(open(path)?, take);
+    Ok(read.map_err(|error| format!("`{}`: cannot be read: {error}", path.display()))?)
 }

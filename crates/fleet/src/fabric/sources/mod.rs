@@ -11,58 +11,26 @@ use nic_placement_core::diagnostic::line::disturbs;
 
 /// Bytes of a text, at most: `ibnetdiscover` of 100,000 NICs has 30 MiB.
 pub const MAX_BYTES: usize = 64 << 20;
-const MAX_NOTES: usize = 20;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceKind {
-    Ibnetdiscover,
-    /// `lldpctl -f json0` or `-f json`
-    Lldp,
-}
-
-/// Adds the cables of the file `name`; its content tells the format.  Notes go into
-/// [`Cabling::notes`], after the name.  An error adds nothing.
-pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, String> {
+/// Adds the cables of the file `name`; its content tells the format. An error adds nothing.
+pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<(), String> {
     let shown = Shown::word(name, 200);
+    let told = into.notes.len();
     if text.len() > MAX_BYTES {
         return Err(format!("`{shown}` has more than {} MiB", MAX_BYTES >> 20));
-    }
-    let mut notes = Notes::default();
-    let kind = if text.lines().any(ibnetdiscover::is_own) {
-        ibnetdiscover::read(text, &mut notes, into);
-        SourceKind::Ibnetdiscover
-    } else if text.lines().any(lldp::is_own) {
-        lldp::read(name, text, &mut notes, into);
-        SourceKind::Lldp
+    } else if text.lines().any(ibnetdiscover::is_own) {
+        ibnetdiscover::read(text, into);
+    } else if text.lines().any(|line| line.contains("\"lldp\":")) {
+        lldp::read(name, text, into);
     } else {
         return Err(format!(
-            "`{shown}` is no text of `ibnetdiscover` or `lldpctl -f json0`: instead of `ibnetdiscover -p`, `iblinkinfo` \
-            or Slurm's topology run plain `ibnetdiscover`"
+            "`{shown}` is no text of plain `ibnetdiscover` or `lldpctl -f json0`"
         ));
-    };
-    if notes.more > 0 {
-        notes.told.push(format!("{} more notes", notes.more));
     }
-    let told = notes.told.into_iter();
-    into.notes
-        .extend(told.map(|note| format!("{shown}: {note}")));
-    Ok(kind)
-}
-
-#[derive(Default)]
-struct Notes {
-    told: Vec<String>,
-    more: usize,
-}
-
-impl Notes {
-    fn add(&mut self, note: String) {
-        if self.told.len() < MAX_NOTES {
-            self.told.push(note)
-        } else {
-            self.more += 1
-        }
+    for note in &mut into.notes[told..] {
+        note.insert_str(0, &format!("{shown}: "));
     }
+    Ok(())
 }
 
 /// Without letters that disturb a terminal, as rdma-core's `clean_nodedesc`; LLDP's names have at

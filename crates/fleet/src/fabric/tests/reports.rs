@@ -1,16 +1,13 @@
 //! Rails by cable with the nodes' reports: their names of NICs, what they hear, and what the audit makes of it.
 
 use super::{end, lines, only_fault};
-use crate::audit::Audit;
-use crate::audit::kinds::Difference;
 use crate::audit::report::{NeighbourReport, Report};
-use crate::fabric::RailReach;
 use crate::fabric::cabling::{Cable, Cabling, NicPort};
 use crate::fabric::faults::FaultKind;
-use crate::fabric::names::{NameBook, NodeNames};
-use crate::fabric::rails::{FabricRails, positions};
+use crate::fabric::names::Reports;
+use crate::fabric::rails::{FabricRails, RailReach};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A report of a node whose GPUs use four of its five NICs.
 fn report(node: &str) -> Report {
@@ -56,51 +53,27 @@ fn hearing() -> [Report; 3] {
     })
 }
 
-fn book(reports: &[Report]) -> NameBook {
-    let mut book = NameBook::default();
+fn book(reports: &[Report]) -> (Cabling, Reports) {
+    let (mut cabling, mut book) = (Cabling::default(), Reports::new());
     for report in reports {
-        book.add(NodeNames::of(report).unwrap()).unwrap();
+        cabling.hear(report);
+        book.insert(report.host.clone().unwrap(), report.clone());
     }
-    book
+    (cabling, book)
 }
 
 #[test]
 fn what_the_nodes_hear_is_a_fabric_without_any_file() {
-    let book = book(&hearing());
-    assert!(book.nodes.values().all(NodeNames::has_neighbours));
-    let found = FabricRails::of(&Cabling::default(), &book.nodes);
+    let (cabling, book) = book(&hearing());
+    let found = FabricRails::of(&cabling, &book);
     let fault = only_fault(&found);
     let on = fault.cables[0].on.as_deref();
     assert_eq!((fault.kind, on), (FaultKind::Exchanged, Some("leaf1")));
     assert_eq!((found.rails.len(), &found.reach), (4, &RailReach::NotKnown));
     let line = "NodeName=n0003 rails=mlx5_1,mlx5_0,mlx5_2,mlx5_3";
     assert_eq!(lines(&found)[0], line);
-    let port = found.nodes[0].nics[2].switch_port.as_deref();
+    let port = found.cables[2].on_port.as_deref();
     assert_eq!(port, Some("swp0001"));
-}
-
-#[test]
-fn the_audit_names_the_node_whose_nics_are_on_other_rails_than_its_kinds() {
-    let (mut audit, reports) = (Audit::default(), hearing());
-    for report in &reports {
-        audit.add_report(report).unwrap();
-    }
-    let book = book(&reports);
-    let found = FabricRails::of(&Cabling::default(), &book.nodes);
-    for (node, facts) in &positions(&found, &book) {
-        audit.extend(node, facts).unwrap();
-    }
-    let rail = ["0000:01:00.0", "port 1 rail by cable", "7"].map(str::to_string);
-    audit.extend("unknown", &[rail.into()]).unwrap();
-    let audited = audit.finish();
-    let [group] = audited.kinds[0].differing.as_slice() else {
-        panic!("{audited:#?}")
-    };
-    let told = |of: &Difference| format!("{} {} {:?} {:?}", of.subject, of.what, of.here, of.kind);
-    let told: Vec<String> = group.differences.iter().map(told).collect();
-    assert_eq!((group.nodes.as_str(), told.len()), ("n0003", 2), "{told:?}");
-    let wanted = "mlx5_0 (0000:01:00.0) port 1 rail by cable Some(\"1\") Some(\"0\")";
-    assert_eq!(told[0], wanted);
 }
 
 fn cable(node: &str, nic: &str, guid: Option<String>, leaf: usize) -> Cable {
@@ -110,7 +83,7 @@ fn cable(node: &str, nic: &str, guid: Option<String>, leaf: usize) -> Cable {
         port: 1,
         guid,
     };
-    let to = Some(end(&format!("leaf{leaf}"), 1));
+    let to = end(&format!("leaf{leaf}"), 1);
     Cable { nic, to }
 }
 
@@ -119,12 +92,16 @@ fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
     let guid = Some("0000000000010002".to_string());
     let cable = cable("", "ConnectX7", guid, 2);
     let mut cabling = Cabling::default();
-    cabling.unnamed.insert(cable);
-    let found = FabricRails::of(&cabling, &book(&[report("0001")]).nodes);
-    let nic = (&*found.nodes[0].node, &*found.nodes[0].nics[0].nic);
+    cabling.cables.insert(cable);
+    let found = FabricRails::of(&cabling, &book(&[report("0001")]).1);
+    let nic = (&*found.cables[0].node, &*found.cables[0].nic);
     assert_eq!(nic, ("n0001", "mlx5_2"));
     assert_eq!(found.notes, [""; 0]);
-    assert!(FabricRails::of(&cabling, &BTreeMap::new()).nodes.is_empty());
+    assert!(
+        FabricRails::of(&cabling, &BTreeMap::new())
+            .cables
+            .is_empty()
+    );
 }
 
 #[test]
@@ -132,7 +109,8 @@ fn a_node_without_a_cable_is_a_note_unless_no_gpu_uses_its_nics() {
     let mut login = report("0009");
     login.gpus.clear();
     let reports = [hearing().to_vec(), vec![report("0008"), login]].concat();
-    let found = FabricRails::of(&Cabling::default(), &book(&reports).nodes);
+    let (cabling, book) = book(&reports);
+    let found = FabricRails::of(&cabling, &book);
     assert_eq!(found.notes, ["no source tells a cable of n0008"]);
 }
 
@@ -145,23 +123,14 @@ fn names_of_a_source_that_no_report_knows_are_compared_all_the_same() {
             cabling.cables.insert(cable);
         }
     }
-    let found = FabricRails::of(&cabling, &book(&NODES.map(report)).nodes);
+    let found = FabricRails::of(&cabling, &book(&NODES.map(report)).1);
     let counts = (found.rails.len(), found.faults.len(), found.notes.len());
     assert_eq!(counts, (4, 0, 0), "{found:#?}");
 }
 
 #[test]
-fn of_two_reports_of_a_node_one_counts_whatever_their_order() {
-    let [first, ..] = hearing();
-    let silent = report("0001");
-    let one = book(&[first.clone(), silent.clone()]).nodes;
-    assert_eq!(one, book(&[silent, first]).nodes);
-    assert_eq!(one.len(), 1);
-}
-
-#[test]
 fn reports_name_nics_by_interface_and_guid_and_tell_rails_from_nics_for_storage() {
-    let reports = book(&NODES.map(report)).nodes;
+    let reports = book(&NODES.map(report)).1;
     let mut cabling = Cabling::default();
     for node in NODES {
         for nic in 0..5 {
@@ -182,8 +151,8 @@ fn reports_name_nics_by_interface_and_guid_and_tell_rails_from_nics_for_storage(
     }
     let found = FabricRails::of(&cabling, &reports);
     assert_eq!(found.rails.len(), 4, "mlx5_4 is no GPU's: {found:#?}");
-    let mut nics = found.nodes.iter().flat_map(|node| &node.nics);
-    assert!(nics.all(|nic| nic.nic.starts_with("mlx5_")));
-    assert_eq!(found.nodes.len(), 3);
-    assert!(found.notes[0].contains("it is of n0009"));
+    let mut nics = found.cables.iter();
+    assert!(nics.all(|of| of.nic.starts_with("mlx5_")));
+    let nodes = found.cables.iter().map(|of| &of.node);
+    assert_eq!(BTreeSet::from_iter(nodes).len(), 3);
 }

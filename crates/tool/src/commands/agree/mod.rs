@@ -4,12 +4,12 @@ mod pmi;
 
 use super::exec::variables::ProgramEnvironment;
 use super::page::{Page, Style, Text};
-use super::{Failure, ending, request};
+use super::{Failure, ending};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{NODE_NAME, Step};
-use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
+use nic_placement_fleet::agree::{Compared, NodeWord, compare};
 use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::launched::PARTITION;
 use nic_placement_launch::plugstack;
@@ -19,16 +19,17 @@ use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Each node is waited for as long.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The status if nodes disagree, as of `check` on a node worse than its kind.
 const DISAGREE: u8 = 4;
 
 /// do the nodes of a job have the same GPUs and rails, in one order?
 ///
-/// Each node decides alone, and so does a strict word: neither sees that another node has lost a NIC, has its rails in another
-/// order or subnet, or runs another version. NCCL then fails, hangs or is slow, after the job has begun. Run with a task for
-/// each node before the step that takes a week, this compares them by Slurm's PMI-2: the first task names the nodes that differ
-/// from most, in what, and what to write. A NIC that this user may not open is left out. IPv4 networks are not compared, since
-/// racks may have their own. Without Slurm it prints this node's word.
+/// Each node decides alone: none sees that another has lost a NIC, has its rails in another order or subnet, or runs another
+/// version. Run with a task for each node before the step that takes a week, this compares them by Slurm's PMI-2: the first
+/// task names the nodes that differ from most, in what, and what to write. IPv4 networks are not compared, since racks may have
+/// their own. Without Slurm it prints this node's word.
 ///
 /// Ends with 0 where the nodes agree, or only NICs have other names; with 4 where one differs, and with 1 where they could not
 /// be compared.
@@ -39,22 +40,13 @@ Examples:
 pub(super) struct AgreeOptions {
     #[arg(hide = true)]
     files: Vec<PathBuf>,
-    /// seconds that each node is waited for (default 60)
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value = "60",
-        hide_default_value = true
-    )]
-    #[arg(value_parser = request::number(1, 3600))]
-    within: u32,
 }
 
 pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure> {
     if !options.files.is_empty() {
         return Err("agree: reports are compared by `nic-placement audit FILE…`".into());
     }
-    let Some(compared) = of_the_step(options.within)?.and_then(compare) else {
+    let Some(compared) = of_the_step()?.and_then(compare) else {
         return Ok(());
     };
     print(&compared, page);
@@ -71,64 +63,35 @@ pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure
 }
 
 fn print(compared: &Compared, page: &mut Page) {
-    let Compared {
-        nodes,
-        usual,
-        alike,
-        dissents,
-    } = compared;
-    let of_all = if alike == nodes {
-        counted(*nodes, "node")
-    } else {
-        format!("{alike} of {}", counted(*nodes, "node"))
-    };
-    let verb = if *alike == 1 { "says" } else { "agree:" };
-    let gpus = if usual.gpus.is_empty() {
-        "no GPU"
-    } else {
-        &usual.gpus
-    };
+    let usual = &compared.usual;
     let rails: Vec<&str> = usual.rails.iter().map(|rail| rail.nic.as_str()).collect();
-    let rails = if rails.is_empty() {
-        "no rail".to_string()
-    } else {
-        format!("rails {}", rails.join(" "))
-    };
+    let or_none = |text: &str| if text.is_empty() { "none" } else { text }.to_string();
     page.line(format!(
-        "{of_all} {verb} {}, {gpus}, {rails}",
-        usual.digest()
+        "{} of {} agree: {}, GPUs {}, rails {}",
+        compared.alike,
+        counted(compared.nodes, "node"),
+        usual.digest(),
+        or_none(&usual.gpus),
+        or_none(&rails.join(" "))
     ));
-    for Dissent {
-        nodes,
-        count,
-        differences,
-        write,
-    } in dissents
-    {
+    for of in &compared.dissents {
         page.blank();
-        let count = if *count == 1 {
-            String::new()
-        } else {
-            format!(" ({count} nodes)")
-        };
-        let style = if write.is_empty() {
+        let style = if of.write.is_empty() {
             Style::Heading
         } else {
             Style::Wrong
         };
-        page.line(Text::styled(format!("{nodes}{count}"), style));
-        differences
-            .iter()
-            .for_each(|difference| page.item("    ", difference.as_str()));
+        page.line(Text::styled(&of.nodes, style));
+        let differences = of.differences.iter();
+        differences.for_each(|difference| page.item("    ", difference.as_str()));
         // to be copied whole
-        write
-            .iter()
-            .for_each(|write| page.exact(&format!("    do   {write}\n")));
+        let write = of.write.iter();
+        write.for_each(|write| page.exact(&format!("    do   {write}\n")));
     }
 }
 
 /// The words of the step's tasks, in its first task alone.
-fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
+fn of_the_step() -> Result<Option<Vec<NodeWord>>, Failure> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     // before anything is opened here, so that the number means what Slurm gave
     let socket = number("PMI_FD")
@@ -149,13 +112,12 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     let (Some(socket), Some(rank), Some(size)) = (socket, rank, size) else {
         return Ok(Some(vec![own]));
     };
-    let patience = Duration::from_secs(within.into());
     // a space ends a value; inside of JSON's strings it can be written so
     let text = serde_json::to_string(&own)?.replace(' ', "\\u0020");
-    let gathered = pmi::Pmi::new(socket, rank, size, patience).and_then(|pmi| pmi.gather(&text));
+    let gathered = pmi::Pmi::new(socket, rank, size, PATIENCE).and_then(|pmi| pmi.gather(&text));
     let texts = gathered.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
-            format!("agree: a node has said nothing within {within} s, which may be its hardware")
+            "agree: a node has said nothing within a minute, which may be its hardware".to_string()
         }
         _ => format!("agree: Slurm's PMI: {error}"),
     })?;

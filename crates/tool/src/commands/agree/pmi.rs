@@ -42,12 +42,13 @@ impl Pmi {
 
     /// Sends `text`, without spaces and line ends, to the step's first task, which gets all texts in order.
     pub(super) fn gather(mut self, text: &str) -> io::Result<Option<Vec<String>>> {
-        let parts = parts(text);
-        if parts.len() > MOST_PARTS {
+        let parts = text.as_bytes().chunks(MOST_VALUE);
+        let count = parts.len();
+        if count > MOST_PARTS {
             return Err(io::Error::other("more is to be told than fits"));
         }
-        for (part, value) in parts.iter().enumerate() {
-            let (space, rank, left) = (&self.space, self.rank, parts.len() - part - 1);
+        for (part, value) in parts.map(String::from_utf8_lossy).enumerate() {
+            let (space, rank, left) = (&self.space, self.rank, count - part - 1);
             let request =
                 format!("put kvsname={space} key=nicp.{rank}.{part} value={left:02}{value}");
             self.ask(&request)?;
@@ -94,22 +95,6 @@ impl Pmi {
             }
         }
     }
-}
-
-/// Pieces of the text that fit a line, at least one.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut parts, mut rest) = (Vec::new(), text);
-    while rest.len() > MOST_VALUE {
-        let end = (1..=MOST_VALUE)
-            .rev()
-            .find(|&end| rest.is_char_boundary(end))
-            .unwrap_or(MOST_VALUE);
-        let (part, left) = rest.split_at(end);
-        parts.push(part);
-        rest = left;
-    }
-    parts.push(rest);
-    parts
 }
 
 fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {

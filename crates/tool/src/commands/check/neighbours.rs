@@ -58,21 +58,15 @@ fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourR
     sources::read(&name, &String::from_utf8_lossy(&printed), &mut cabling)
         .ok()
         .filter(|_| status.success())?;
-    let heard = cabling.cables.into_iter().filter_map(|cable| {
-        let at = cable.to?;
+    let heard = cabling.cables.into_iter().map(|cable| {
+        let at = cable.to;
         let switch = cabling
             .switches
             .get(&at.switch)
             .unwrap_or(&at.switch)
             .clone();
-        Some((
-            cable.nic.nic,
-            NeighbourReport {
-                switch,
-                id: at.switch,
-                port: at.port,
-            },
-        ))
+        let (id, port) = (at.switch, at.port);
+        (cable.nic.nic, NeighbourReport { switch, id, port })
     });
     Some(heard.collect())
 }
