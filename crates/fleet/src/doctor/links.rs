@@ -4,7 +4,7 @@
 //! that runs below that slows the path down. One that runs below its own maximum and not below that costs nothing: a card of
 //! the fifth generation behind a switch of the fourth. An idle GPU slows its own link by itself.
 
-use super::{Examined, Verdicts, fail, listed, note, or_ok, warn};
+use super::{Examined, Judged, fail, listed, note, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{
     GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology,
@@ -88,14 +88,14 @@ fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
         .max()
 }
 
-pub fn pcie_link(subject: &Examined) -> Verdicts {
+pub fn pcie_link(subject: &Examined) -> Judged {
     let node = &*subject.plan.node;
     let devices: BTreeSet<PciAddress> = (node.gpus.iter().map(|gpu| gpu.address))
         .chain(node.nics.iter().filter_map(|nic| nic.address))
         .filter(|address| !segments(node, *address).is_empty())
         .collect();
     if devices.is_empty() {
-        return Vec::new();
+        return None;
     }
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
