@@ -129,18 +129,18 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// One line of less than 100 plain characters for the reason of a drained node; `None` where
-/// nothing fails. A mistake in a file that all nodes may share drains none.
+/// What fails, for the reason of a drained node; `None` where nothing does. A mistake in a file that all nodes may share
+/// drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
     let failed: Vec<String> = findings
         .iter()
         .filter(|finding| finding.level == Level::Fail && finding.code != CONFIGURATION)
         .map(|of| format!("{} {}", of.code, of.about.as_deref().unwrap_or_default()))
         .collect();
-    (!failed.is_empty()).then(|| plain(&failed.join(", ")))
+    (!failed.is_empty()).then(|| failed.join(", "))
 }
 
-/// The text behind our name, as far as there is room.
+/// The text behind our name as plain characters, as far as there is room.
 pub fn plain(text: &str) -> String {
     /// Characters: what squeue and sinfo show of a reason at most.
     const MOST: usize = 99;

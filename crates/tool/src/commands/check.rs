@@ -18,8 +18,8 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
-use nic_placement_fleet::audit::report::{Finding, Level};
-use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
+use nic_placement_fleet::audit::report::{Finding, Level, Report};
+use nic_placement_fleet::doctor::facts::{Caller, Installation};
 use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
@@ -66,9 +66,6 @@ pub(super) struct CheckOptions {
     /// this file, with what it includes, instead of the one that Slurm reads
     #[arg(long, value_name = "FILE", help_heading = LOOKED_AT)]
     plugstack: Option<PathBuf>,
-    /// what srun --version prints, instead of asking it
-    #[arg(long, value_name = "TEXT", help_heading = LOOKED_AT)]
-    slurm: Option<String>,
     /// a variable to look at, instead of this environment; again for more
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append, help_heading = LOOKED_AT)]
     variable: Vec<String>,
@@ -119,17 +116,11 @@ impl CheckOptions {
             add("--plugstack", file.into());
         }
         for (name, values) in [
-            ("--slurm", self.slurm.as_slice()),
             ("--variable", &self.variable),
             ("--off", &self.off),
             ("--only", &self.only),
         ] {
             values.iter().for_each(|value| add(name, value.into()));
-        }
-        // these two fail nowhere, and the programs that they ask may wait for much that is no hardware
-        if self.only.is_empty() {
-            add("--off", Check::RELEASE.into());
-            add("--off", Check::NEIGHBOURS.into());
         }
         arguments
     }
@@ -163,12 +154,12 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         page.line(format!("{}: {}", check.code, check.title));
         page.blank();
         let rows = check.rows.iter();
-        rows.for_each(|(word, text)| page.item(format!("{word:<8}"), text));
+        rows.for_each(|(word, text)| page.item(format!("{word:<8}"), *text));
         return Ok(());
     }
     if options.list {
         let checks = CHECKS.iter();
-        checks.for_each(|check| page.item(column(check.code), &check.title));
+        checks.for_each(|check| page.item(column(check.code), check.title));
         return Ok(());
     }
     let present = request::variables(&options.variable)?;
@@ -177,12 +168,14 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         let folder = options.folder_of_the_lock();
         return health::run(options.arguments(), patience, folder.as_deref(), page);
     }
-    let is_live = options.node.source() == NodeSource::Live;
-    let mut installation = Installation::default();
     let off = options.off();
     // another machine's node has neither this one's Slurm nor its environment
-    if (is_live || options.slurm.is_some()) && !off.contains(Check::RELEASE) {
-        installation.slurm = Some(options.slurm.clone().or_else(installed::release));
+    let is_live = options.node.source() == NodeSource::Live;
+    // programs of Slurm's and lldpd's may wait for much that is no hardware
+    let asks = is_live && !options.settled;
+    let mut installation = Installation::default();
+    if asks && !off.contains(Check::RELEASE) {
+        installation.slurm = Some(installed::release());
     }
     let admin = installed::lines(options.plugstack.as_deref(), is_live, &mut installation);
     let (topology, diagnostics) = match is_live {
@@ -199,84 +192,74 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     };
     let plan = request::plan_here(topology, wish);
     let root = describe::root_of(&options.node.source());
-    let mut facts: Option<HostFacts> = root.as_ref().map(|root| gather::facts(root, &plan.node));
-    let asks_agent = is_live && !off.contains(Check::NEIGHBOURS);
-    let neighbours = asks_agent.then(neighbours::neighbours).flatten();
-    if let Some(facts) = &mut facts {
-        let heard = neighbours.as_ref();
-        facts.heard = heard.map(|heard| heard.keys().cloned().collect());
-    }
-    let mut own = ProgramEnvironment::of_this_process().values();
+    let read = |root| gather::facts(root, &plan.node);
+    let facts = root.as_ref().map(read);
+    let own = ProgramEnvironment::of_this_process().values();
     let takes_own = is_live && present.is_empty();
     let present = if takes_own { &own } else { &present };
     let here = is_live.then(|| caller::here(&plan));
-    let caller = Caller {
-        doubts: caller::doubts(&plan, present, is_live),
-        ..here.unwrap_or_default()
-    };
     let subject = Examined {
         plan: &plan,
         diagnostics: &diagnostics,
         facts: facts.as_ref(),
         installation: &installation,
-        caller: &caller,
+        caller: &Caller {
+            doubts: caller::doubts(&plan, present, is_live),
+            ..here.unwrap_or_default()
+        },
     };
     let findings = examine(&subject, &off);
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
-    let (failed, warned) = (count(Level::Fail), count(Level::Warn));
+    let (fail, warn) = (count(Level::Fail), count(Level::Warn));
     if options.json {
-        let slurms_name = own.remove(NODE_NAME).filter(|_| is_live);
-        let default = match installation.off {
-            Some(_) => Some("nobody is placed".to_string()),
-            None => installation.unasked.as_ref().map(Unasked::text),
+        let slurms_name = own.get(NODE_NAME).filter(|_| is_live).cloned();
+        let default = match (&installation.off, &installation.unasked) {
+            (Some(_), _) => Some("nobody is placed".to_string()),
+            (None, Some(said)) if said.is_empty() => Some("no default=".to_string()),
+            (None, said) => said.as_ref().map(|said| {
+                let said = said.iter().map(|(_, argument)| argument.as_str());
+                said.collect::<Vec<_>>().join(" ")
+            }),
         };
-        let mut report = facts::report(&plan, root.as_ref(), slurms_name, default, findings);
-        report.hear(&neighbours.unwrap_or_default());
+        let mut report = Report {
+            fail,
+            warn,
+            default,
+            findings,
+            ..facts::report(&plan, root.as_ref(), slurms_name)
+        };
+        if asks {
+            report.hear(&neighbours::neighbours().unwrap_or_default());
+        }
         page.exact(&report.to_json());
     } else {
-        for (number, finding) in findings.iter().enumerate() {
-            print(finding, findings.get(number + 1), page);
-        }
+        let of_a_check = |one: &Finding, next: &Finding| one.code == next.code;
+        findings.chunk_by(of_a_check).for_each(|of| print(of, page));
     }
-    let (status, said) = match (failed, warned) {
-        (0, 0) => return Ok(()),
-        (0, warned) => (WARN, format!("{warned} warn")),
-        (failed, 0) => (FAIL, format!("{failed} fail")),
-        (failed, warned) => (FAIL, format!("{failed} fail, {warned} warn")),
-    };
-    Err(ending(status, format!("check: {said}")))
+    match (fail, warn) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(ending(WARN, format!("check: {warn} warn"))),
+        _ => Err(ending(FAIL, format!("check: {fail} fail, {warn} warn"))),
+    }
 }
 
 fn column(code: &str) -> String {
     format!("{code:width$}  ", width = widest_code())
 }
 
-/// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
-/// of a check.
-fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
-    let Finding {
-        level,
-        code,
-        text,
-        why,
-        remedy,
-        ..
-    } = finding;
-    let is_wrong = *level >= Level::Warn;
-    let style = if is_wrong { Style::Wrong } else { Style::Plain };
-    let level = Text::styled(format!("{level:<7}"), style);
-    page.item(level.then(column(code)), text.as_str());
-    let goes_on = |next: &Finding| {
-        next.code == *code && next.remedy.is_some() && (next.level >= Level::Warn || !is_wrong)
-    };
-    if next.is_some_and(goes_on) {
-        return;
+/// A line for each finding of a check, then the reason of a fault and the remedy, once for all.
+fn print(findings: &[Finding], page: &mut Page) {
+    let (mut why, mut remedy) = (None, None);
+    for of in findings {
+        let is_wrong = of.level >= Level::Warn;
+        let style = if is_wrong { Style::Wrong } else { Style::Plain };
+        let level = Text::styled(format!("{:<7}", of.level), style);
+        page.item(level.then(column(&of.code)), of.text.as_str());
+        why = why.or(of.why.as_ref().filter(|_| is_wrong));
+        remedy = remedy.or(of.remedy.as_ref());
     }
     let margin = " ".repeat(9 + widest_code());
-    for (word, text) in [
-        ("why", why.as_ref().filter(|_| is_wrong)),
-        ("do", remedy.as_ref()),
-    ] {
+    for (word, text) in [("why", why), ("do", remedy)] {
         if let Some(text) = text {
             page.item(format!("{margin}{word:<5}"), text);
         }

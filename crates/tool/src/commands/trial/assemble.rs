@@ -3,14 +3,12 @@
 //! The folder is the user's own; the outputs in it are foreign text.
 
 use super::super::grouped;
-use super::super::progress::Progress;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
 use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
-use nic_placement_traffic::report::NodeReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -64,10 +62,8 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
         let folder = folder.0.display();
         format!("`{folder}` holds no trial: the first node was not read: {why}")
     })?;
-    let mut progress = Progress::default();
     let mut witnesses = witnesses(folder, 0, &first);
     for node in 1..nodes {
-        progress.tell(|| format!("trial: node {node} of {nodes}"));
         let Ok(topology) = folder.topology(&format!("{node}/node")) else {
             continue;
         };
@@ -97,10 +93,7 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
             .collect(),
         witnesses,
         ways: (0..MOST_WAYS)
-            .map_while(|number| {
-                progress.tell(|| format!("trial: way {number}"));
-                way(folder, &first, number)
-            })
+            .map_while(|number| way(folder, &first, number))
             .collect(),
         effects: effects(folder),
         played: (0..MOST_WAYS).any(|number| is_played(folder, number)),
@@ -181,19 +174,15 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
         match judge(&probe) {
             Identity::Agrees => way.agree += 1,
             Identity::Order => way.other_order += 1,
-            Identity::Differs { driver, taken } if way.differ.len() < MOST_TOLD => {
+            Identity::Differs { driver, taken } => {
                 let list = |of: &[PciAddress]| match of {
                     [] => "none".to_string(),
-                    of => of
-                        .iter()
-                        .map(PciAddress::to_string)
-                        .collect::<Vec<_>>()
-                        .join(" "),
+                    of => Vec::from_iter(of.iter().map(PciAddress::to_string)).join(" "),
                 };
                 way.differ
                     .push(format!("driver {}, we {}", list(&driver), list(&taken)));
+                way.differ.truncate(MOST_TOLD);
             }
-            Identity::Differs { .. } => {}
             Identity::NotTried(why) => unasked(why),
             Identity::NotPlaced => unasked("not placed".to_string()),
         }
@@ -203,9 +192,6 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
             None => {}
         }
         count_near(&mut way.near, node, &probe);
-        *way.memory
-            .entry(probe.memory.unwrap_or("unknown".to_string()))
-            .or_default() += 1;
     }
     let without = folder
         .text(&format!("{name}-without.txt"))
@@ -268,19 +254,14 @@ fn effects(folder: &Folder) -> Vec<Effect> {
             ..Effect::default()
         };
         for side in ["near", "default", "far"] {
-            let name = |round| format!("effect-{file}-{side}-{round}");
             let figure = |round| {
-                let figure = read(&folder.text(&format!("{}.txt", name(round)))?)?;
+                let figure = read(&folder.text(&format!("effect-{file}-{side}-{round}.txt"))?)?;
                 // ib_write_bw prints 0 where it cannot tell the CPU's clock
                 (figure.is_finite() && figure > 0.0).then_some((round, figure))
             };
             let figures: BTreeMap<usize, f64> = (1..=MOST_ROUNDS).filter_map(figure).collect();
             if !figures.is_empty() {
                 effect.figures.insert(side.to_string(), figures);
-            }
-            let bytes = bytes(&folder.text(&format!("{}.err", name(1))).unwrap_or_default());
-            if !bytes.is_empty() {
-                effect.bytes.insert(side.to_string(), bytes);
             }
         }
         if effect.figures.is_empty() {
@@ -289,25 +270,6 @@ fn effects(folder: &Folder) -> Vec<Effect> {
         effect
     };
     EFFECTS.map(effect).into()
-}
-
-/// Sums of `verify`'s reports of each node, without NICs that sent nothing.
-fn bytes(text: &str) -> BTreeMap<String, u64> {
-    let mut sent: BTreeMap<String, u64> = BTreeMap::new();
-    let reports = text
-        .lines()
-        .filter_map(|line| NodeReport::read(line.as_bytes()).ok());
-    for nic in reports
-        .filter_map(|report| report.traffic)
-        .flat_map(|traffic| traffic.nics)
-    {
-        let bytes = nic.sent();
-        if bytes > 0 {
-            let sum = sent.entry(nic.name).or_default();
-            *sum = sum.saturating_add(bytes);
-        }
-    }
-    sent
 }
 
 fn copies(text: &str) -> Option<CopyRates> {
