@@ -284,7 +284,7 @@ class First:
         of["findings"] = [
             {name: one.get(name) for name in ("level", "code", "text")}
             for one in findings
-            if one["code"] in ("gpudirect", "iommu", "acs", "ats", "nvidia", "gpus") or one["level"] in ("warn", "fail")
+            if one["code"] in ("gpudirect", "iommu", "acs") or one["level"] in ("warn", "fail")
         ]
         keep_driver_files(self.run, "after")
         version, parameters = read("/proc/driver/nvidia/version"), read("/proc/driver/nvidia/params")
