@@ -356,7 +356,7 @@ class First:
             one = dict(one, program="%s, imported" % one["program"])
             self.result["witnesses"].append(one)
             for difference in one["differences"]:
-                self.differ("%s: %s: %s here, %s there" % (one["program"], *(difference[k] for k in ("what", "ours", "theirs"))))
+                self.differ("%s: %s" % (one["program"], difference))
         os.remove(os.path.join(run.out, "report.json"))
 
     # ---- the end

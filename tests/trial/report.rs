@@ -149,7 +149,6 @@ fn a_folder_that_is_none_and_outputs_of_any_bytes_end_in_words() {
     for (name, bytes) in [
         ("0/lstopo.txt", &b"<topology"[..]),
         ("0/nvidia-smi-topo.txt", &[0xff, 0, 7]),
-        ("0/nvidia-smi-q.txt", b"GPU \x1b[2J\n  Minor Number : -1\n"),
         ("0/rdma-link.txt", b"link\nlink state\nlink a/1 state"),
         ("way-0.command", b"\x1b[31m|"),
         ("way-0.txt", b"{\"format\":\"nic-placement probe\"}\n{"),

@@ -63,8 +63,6 @@ pub struct Caller {
     /// bytes that it may lock: `u64::MAX` without a limit, `None` where that is not known
     pub memlock: Option<u64>,
     pub doubts: Vec<Diagnostic>,
-    /// configuration files of NCCL's with the variables in them that we would set
-    pub nccl: Vec<(String, Vec<String>)>,
 }
 
 #[derive(Default)]

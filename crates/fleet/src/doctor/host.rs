@@ -1,5 +1,5 @@
 //! The node as a whole: what may be chosen on it, whether it is as its kind is, and what was odd; what the kernel and the calling
-//! user's limits allow, and what a site's files decide before we can.
+//! user's limits allow.
 
 use super::facts::{Machine, Missing};
 use super::gpus;
@@ -139,17 +139,6 @@ pub fn uverbs_access(subject: &Examined) -> Judged {
     }
     let good = format!("{} that may be chosen can be opened", counted(open, "NIC"));
     or_ok(verdicts, (open > 0).then_some(good))
-}
-
-pub fn nccl_conf(subject: &Examined) -> Judged {
-    let of_file = |(file, variables): &(String, Vec<String>)| match variables.as_slice() {
-        [] => ok(format!("`{file}` sets nothing that we would set")),
-        set => advice(format!(
-            "`{file}` sets {}: left to it, as NCCL would prefer ours",
-            listed(set)
-        )),
-    };
-    Some(subject.caller.nccl.iter().map(of_file).collect())
 }
 
 pub fn variable(subject: &Examined) -> Judged {

@@ -12,7 +12,7 @@ pub(super) const PAGE: &str = include_str!("checks.txt");
 type Judge = fn(&Examined) -> Judged;
 
 /// The function of each check, in the order in which checks are printed.
-const JUDGES: [(&str, Judge); 26] = [
+const JUDGES: [(&str, Judge); 25] = [
     (Check::RELEASE, installation::slurm),
     ("plugstack", installation::plugstack),
     ("plugstack-order", installation::plugstack_order),
@@ -36,7 +36,6 @@ const JUDGES: [(&str, Judge); 26] = [
     ("numa-balancing", host::numa_balancing),
     ("uverbs-access", host::uverbs_access),
     ("memlock", host::memlock),
-    ("nccl-conf", host::nccl_conf),
     ("variable", host::variable),
     ("odd", host::odd),
 ];

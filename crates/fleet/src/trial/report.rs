@@ -132,7 +132,7 @@ pub fn read(text: &[u8]) -> Result<TrialReport, String> {
     let report: TrialReport =
         serde_json::from_slice(text).map_err(|error| format!("no report of a trial: {error}"))?;
     match (report.format.as_str(), report.version) {
-        (FORMAT, 1..=VERSION) => Ok(report),
+        (FORMAT, VERSION) => Ok(report),
         (FORMAT, other) => Err(format!("version {other} of the report: expected {VERSION}")),
         (other, _) => Err(format!("format `{other}`: expected `{FORMAT}`")),
     }
@@ -183,10 +183,7 @@ impl TrialReport {
             if let Some(why) = &witness.not_tried {
                 return untried(&program, why, 3);
             }
-            let differences = witness.differences.iter().map(|of| {
-                let [what, ours, theirs] = [&of.what, &of.ours, &of.theirs].map(|text| cell(text));
-                format!("{what}: {ours} here, {theirs} there")
-            });
+            let differences = witness.differences.iter().map(|of| cell(of));
             let mut differences = joined(differences, "; ");
             if differences.is_empty() {
                 differences = "none".to_string();

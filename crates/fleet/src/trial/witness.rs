@@ -5,21 +5,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disagreement {
-    /// `GPU 0 to mlx5_0`
-    pub what: String,
-    pub ours: String,
-    pub theirs: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
     /// `nvidia-smi topo -m`
     pub program: String,
     /// the reason why nothing was compared
     pub not_tried: Option<String>,
     pub compared: usize,
-    pub differences: Vec<Disagreement>,
+    /// `GPU 0 to mlx5_0: NODE here, SYS there`
+    pub differences: Vec<String>,
 }
 
 impl Witness {
@@ -31,7 +24,7 @@ impl Witness {
         }
     }
 
-    pub fn of(program: &str, (compared, differences): (usize, Vec<Disagreement>)) -> Witness {
+    pub fn of(program: &str, (compared, differences): (usize, Vec<String>)) -> Witness {
         let program = program.to_string();
         Witness {
             program,
@@ -58,7 +51,7 @@ pub enum GpusBy {
 #[derive(Default)]
 struct Comparison {
     compared: usize,
-    differences: Vec<Disagreement>,
+    differences: Vec<String>,
 }
 
 impl Comparison {
@@ -66,17 +59,15 @@ impl Comparison {
         let (ours, theirs) = (ours.to_string(), theirs.to_string());
         self.compared += 1;
         if ours != theirs {
-            self.differences.push(Disagreement {
-                what: what(),
-                ours,
-                theirs,
-            });
+            let what = what();
+            self.differences
+                .push(format!("{what}: {ours} here, {theirs} there"));
         }
     }
 }
 
 /// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs; NICs by name.
-pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
+pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<String>) {
     let mut all = Comparison::default();
     all.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());
     let rdma = |of: &Topology| {
@@ -130,7 +121,7 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
 }
 
 /// The ports of `rdma link`, lines as `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth2` (rdma-link(8)).
-pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
+pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<String>) {
     let mut all = Comparison::default();
     let mut theirs = BTreeMap::new();
     for line in text.lines() {
@@ -168,40 +159,5 @@ pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
     theirs
         .into_keys()
         .for_each(|name| all.add(|| name, "none", "a port"));
-    (all.compared, all.differences)
-}
-
-/// The GPUs of `nvidia-smi -q`: a heading `GPU 00000000:1B:00.0`, then lines `Minor Number : 0` and `GPU UUID : GPU-…`.
-pub fn nvidia_smi_q(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
-    let mut all = Comparison::default();
-    let (mut at, mut seen) = (None, 0);
-    for line in text.lines() {
-        if let Some(heading) = line.strip_prefix("GPU ").map(str::trim) {
-            seen += 1;
-            at = heading
-                .parse()
-                .ok()
-                .and_then(|address| ours.gpu_index(address));
-            let found = at.map_or("none", |_| heading);
-            all.add(|| heading.to_string(), found, heading);
-        }
-        let (Some(gpu), Some((name, value))) = (at, line.split_once(" : ")) else {
-            continue;
-        };
-        let (gpu, value) = (ours.gpu(gpu), value.trim());
-        match (name.trim(), gpu.minor, &gpu.uuid) {
-            ("Minor Number", Some(minor), _) => {
-                all.add(|| format!("{}: minor", gpu.address), minor, value);
-            }
-            // the UUID itself stays on the node
-            ("GPU UUID", _, Some(uuid)) => {
-                let is_same = uuid.eq_ignore_ascii_case(value);
-                let same = if is_same { "the same" } else { "another" };
-                all.add(|| format!("{}: UUID", gpu.address), "the same", same);
-            }
-            _ => {}
-        }
-    }
-    all.add(|| "GPUs".to_string(), ours.gpus.len(), seen);
     (all.compared, all.differences)
 }

@@ -29,7 +29,6 @@ use nic_placement_node::discover::Scope;
 use nic_placement_node::discover::root::Author;
 use nic_placement_sys as sys;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,9 +41,8 @@ const FAIL: u8 = 4;
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
 ///
-/// Answers before a step does. Each line is ok, note (may be meant so, or is not known), warn (put it right) or fail (this node
-/// is worse than its kind: drain it). An idle GPU's slow link, a port that is down on all cards alike, a guest without ACS and
-/// a container without /etc are no faults. Root learns more: users may not read all of a PCI function's configuration.
+/// Each line is ok, note (may be meant so, or is not known), warn (put it right) or fail (this node is worse than its kind:
+/// drain it). Root learns more: users may not read all of a PCI function's configuration.
 ///
 /// Ends with 0 at worst with a note, 3 with a warn, 4 with a fail; with 1 where no check could be made, and 2 where the command
 /// line was not understood.
@@ -83,8 +81,8 @@ pub(super) struct CheckOptions {
     /// nothing, or one line with what fails, for HealthCheckProgram and a drain reason
     #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
     health: bool,
-    /// begin the output with an empty line once the admin's settings are read: of --health, for its own process
-    #[arg(long, hide = true, requires = "json")]
+    /// print as --json, behind an empty line once the admin's settings are read: of --health, for its own process
+    #[arg(long, hide = true, requires = "health")]
     settled: bool,
     /// the folder of the lock of --health, instead of the node file's: for a check beside this node's own
     #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
@@ -109,22 +107,6 @@ pub(super) struct CheckOptions {
 }
 
 impl CheckOptions {
-    fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = self.node.arguments();
-        let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
-        if let Some(file) = &self.plugstack {
-            add("--plugstack", file.into());
-        }
-        for (name, values) in [
-            ("--variable", &self.variable),
-            ("--off", &self.off),
-            ("--only", &self.only),
-        ] {
-            values.iter().for_each(|value| add(name, value.into()));
-        }
-        arguments
-    }
-
     /// The folder of --health's lock: beside the node file, for root. A described node has no hardware to wait for.
     fn folder_of_the_lock(&self) -> Option<PathBuf> {
         let beside = PathBuf::from(NodeFileUse::default().path);
@@ -163,10 +145,10 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         return Ok(());
     }
     let present = request::variables(&options.variable)?;
-    if options.health {
+    if options.health && !options.settled {
         let patience = Duration::from_secs(options.within.into());
         let folder = options.folder_of_the_lock();
-        return health::run(options.arguments(), patience, folder.as_deref(), page);
+        return health::run(patience, folder.as_deref(), page);
     }
     let off = options.off();
     // another machine's node has neither this one's Slurm nor its environment
@@ -197,7 +179,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let own = ProgramEnvironment::of_this_process().values();
     let takes_own = is_live && present.is_empty();
     let present = if takes_own { &own } else { &present };
-    let here = is_live.then(|| caller::here(&plan));
+    let here = is_live.then(caller::here);
     let subject = Examined {
         plan: &plan,
         diagnostics: &diagnostics,
@@ -211,7 +193,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let findings = examine(&subject, &off);
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (fail, warn) = (count(Level::Fail), count(Level::Warn));
-    if options.json {
+    if options.json || options.settled {
         let slurms_name = own.get(NODE_NAME).filter(|_| is_live).cloned();
         let default = match (&installation.off, &installation.unasked) {
             (Some(_), _) => Some("nobody is placed".to_string()),

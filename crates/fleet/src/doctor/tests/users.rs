@@ -170,10 +170,6 @@ pub(super) fn caller() -> Vec<Case> {
             .for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
-    let files = |set: &[&str]| {
-        let set = set.iter().map(ToString::to_string).collect();
-        called(|caller| caller.nccl.push(("/etc/nccl.conf".into(), set)))
-    };
     use Refusal::{Absent, Cgroup, User};
     const FREE: Result<(), Refusal> = Result::Ok(());
     cases! {
@@ -189,11 +185,6 @@ pub(super) fn caller() -> Vec<Case> {
             "one fenced": Note "cgroup", open(|of| access(of, FREE, Err(Cgroup)));
             "one missing": Warn "no device node", open(|of| access(of, FREE, Err(Absent)));
             "a container": Note "no device node", open(|of| access(of, Err(Absent), Err(Absent)));
-        }
-        check "nccl-conf" {
-            "no file": None "", called(|_| {});
-            "nothing of ours": Ok "nothing that we would set", files(&[]);
-            "a site's list": Note "NCCL_IB_HCA: left to it", files(&["NCCL_IB_HCA"]);
         }
         check "variable" {
             "none": None "", called(|_| {});

@@ -8,7 +8,7 @@ use super::FAIL;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
 use nic_placement_program::try_lock;
-use std::ffi::OsString;
+use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -41,9 +41,8 @@ pub(super) fn tell_settled() -> io::Result<()> {
 
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
 
-/// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
+/// Judges this node by this command line with `--settled`. `folder` is the lock's.
 pub(super) fn run(
-    arguments: Vec<OsString>,
     patience: Duration,
     folder: Option<&Path>,
     page: &mut Page,
@@ -52,8 +51,8 @@ pub(super) fn run(
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("nic-placement")
-        .args(["check", "--json", "--settled"])
-        .args(arguments)
+        .args(env::args_os().skip(1))
+        .arg("--settled")
         .stderr(Stdio::null());
     let begun = Instant::now();
     let no_check = |why: String| Err(format!("no check could be made: {why}").into());

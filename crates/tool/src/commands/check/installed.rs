@@ -97,25 +97,9 @@ fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     if line.path.is_absolute() {
         return Some(line.path.exists().then(|| line.path.clone()));
     }
-    /// Slurm's plugins in distributions, in Slurm's own packages (`slurm-smd`) and in builds from source.
-    const USUAL: [&str; 9] = [
-        "/usr/lib64/slurm",
-        "/usr/lib/x86_64-linux-gnu/slurm-wlm",
-        "/usr/lib/aarch64-linux-gnu/slurm-wlm",
-        "/usr/lib/x86_64-linux-gnu/slurm",
-        "/usr/lib/aarch64-linux-gnu/slurm",
-        "/usr/lib/slurm",
-        "/usr/local/lib/slurm",
-        "/usr/local/lib64/slurm",
-        "/opt/slurm/lib/slurm",
-    ];
-    // a folder without Slurm's own is another program's; this plugin needs no library, so every build has it
-    let is_slurms = |folder: &PathBuf| folder.join("proctrack_linuxproc.so").exists();
-    let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect();
-    let folders: Vec<PathBuf> =
-        plugstack::plugin_folders(|name| std::env::var_os(name)).unwrap_or_else(usual);
+    let folders = plugstack::plugin_folders(|name| std::env::var_os(name))?;
     let mut paths = folders.iter().map(|folder| folder.join(&line.path));
-    (!folders.is_empty()).then(|| paths.find(|path| path.exists()))
+    Some(paths.find(|path| path.exists()))
 }
 
 fn owned(path: &Path) -> Option<Owned> {

@@ -7,7 +7,7 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
 use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
-use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
+use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, rdma_link};
 use nic_placement_formats::describe;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -114,21 +114,13 @@ fn is_played(folder: &Folder, way: usize) -> bool {
 fn machine(topology: &Topology) -> String {
     let gpus = topology.gpus.iter();
     let gpus = gpus.map(|gpu| gpu.model.clone().unwrap_or(format!("{:?} GPU", gpu.vendor)));
-    let nics = topology
-        .nics
-        .iter()
-        .filter(|nic| nic.kind != NicKind::Ethernet);
-    let nics = nics.map(
-        |nic| match nic.ports.iter().filter_map(|port| port.rate_mbps).max() {
-            Some(rate) => format!("{} {} Gb/s", nic.kind, rate / 1000),
-            None => nic.kind.to_string(),
-        },
-    );
-    let kinds = grouped(gpus.chain(nics).map(|kind| (kind, ())));
-    if kinds.is_empty() {
-        return "no GPU and no RDMA NIC".to_string();
-    }
-    let kinds = kinds.iter();
+    let nics = topology.nics.iter();
+    let nics = nics.filter(|nic| nic.kind != NicKind::Ethernet).map(|nic| {
+        let rate = nic.ports.iter().filter_map(|port| port.rate_mbps).max();
+        let rate = rate.map(|rate| format!(" {} Gb/s", rate / 1000));
+        format!("{}{}", nic.kind, rate.unwrap_or_default())
+    });
+    let kinds = grouped(gpus.chain(nics).map(|kind| (kind, ()))).into_iter();
     let kinds = kinds.map(|(kind, all)| format!("{} x {kind}", all.len()));
     kinds.collect::<Vec<_>>().join(", ")
 }
@@ -139,20 +131,16 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
         Ok(theirs) => Witness::of(program, compare(ours, &theirs, by)),
         Err(why) => Witness::not_tried(program, why),
     };
-    let text = |program: &str, name: &str, read: fn(&Topology, &str) -> _| {
-        let name = format!("{node}/{name}");
-        match folder.text(&format!("{name}.txt")) {
-            Some(text) => Witness::of(program, read(ours, &text)),
-            None => Witness::not_tried(program, folder.why(&name)),
-        }
-    };
+    let ports = format!("{node}/rdma-link");
     vec![
         topology("nvidia-smi topo -m", "nvidia-smi-topo", GpusBy::Position),
-        text("nvidia-smi -q", "nvidia-smi-q", nvidia_smi_q),
         topology("rocm-smi --showtopo", "rocm-smi", GpusBy::Position),
         topology("lstopo", "lstopo", GpusBy::Address),
         topology("NCCL", "nccl", GpusBy::Nccl),
-        text("rdma link", "rdma-link", rdma_link),
+        match folder.text(&format!("{ports}.txt")) {
+            Some(text) => Witness::of("rdma link", rdma_link(ours, &text)),
+            None => Witness::not_tried("rdma link", folder.why(&ports)),
+        },
     ]
 }
 
