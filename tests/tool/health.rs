@@ -131,7 +131,7 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     let answer = Answer::of(&mut command);
     answer
         .ends(0)
-        .says(&["none of its programs tells", "`srun -V` has not answered"]);
+        .says(&["none of its programs tells", "srun` has not answered"]);
     assert_eq!(answer.err.lines().count(), 1, "{answer}");
     let stat = format!("/proc/{}/stat", place.read("pid").trim());
     let is_left = || {

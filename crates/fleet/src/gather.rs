@@ -1,7 +1,7 @@
 //! Reads the facts of a node that the doctor judges. Nothing here asks a card's firmware or waits for a driver's lock.
 
 use crate::doctor::config_space::{self, ConfigSpace};
-use crate::doctor::facts::{HostFacts, Interface, Machine, NicFacts};
+use crate::doctor::facts::{DeviceAccess, HostFacts, Interface, Machine, NicFacts};
 use crate::doctor::shortfall::missing;
 use nic_placement_core::topology::{Nic, NicKind, PciAddress, Topology};
 use nic_placement_node::discover::Root;
@@ -154,9 +154,15 @@ fn interface(root: &Root, name: &str) -> Interface {
     }
 }
 
-fn access(devices: &File, nic: &Nic) -> Option<Result<(), Refusal>> {
+fn access(devices: &File, nic: &Nic) -> Option<DeviceAccess> {
     let is_verbs = matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
     let uverbs = nic.uverbs.as_ref().filter(|_| is_verbs)?;
     let device = CString::new(format!("infiniband/{uverbs}")).ok()?;
-    Some(sys::may_open(devices, &device))
+    match sys::may_open(devices, &device) {
+        Ok(()) => Some(DeviceAccess::Open),
+        Err(Refusal::User) => Some(DeviceAccess::Refused),
+        Err(Refusal::Cgroup) => Some(DeviceAccess::Fenced),
+        Err(Refusal::Absent) => Some(DeviceAccess::Absent),
+        Err(Refusal::Other) => None,
+    }
 }

@@ -7,7 +7,6 @@ use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PciAddress;
 use nic_placement_node::kept::NotUsed;
-use nic_placement_sys::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -46,7 +45,17 @@ pub(crate) struct Missing {
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     /// the calling user's access to its device node, if it was tried
-    pub(crate) access: Option<Result<(), Refusal>>,
+    pub(crate) access: Option<DeviceAccess>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceAccess {
+    Open,
+    /// the node's mode or owner forbids it
+    Refused,
+    /// the job's device cgroup forbids it
+    Fenced,
+    Absent,
 }
 
 pub(crate) struct Interface {

@@ -1,12 +1,11 @@
 //! The node as a whole: what may be chosen on it, whether it is as its kind is, and what was odd; what the kernel and the calling
 //! user's limits allow.
 
-use super::facts::{Machine, Missing};
+use super::facts::{DeviceAccess, Machine, Missing};
 use super::gpus;
 use super::{Examined, Judged, advice, fail, listed, note, ok, one, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::NicKind;
-use nic_placement_sys::Refusal;
 use std::collections::BTreeMap;
 
 pub fn has_rdma(subject: &Examined) -> bool {
@@ -101,35 +100,35 @@ pub fn memlock(subject: &Examined) -> Judged {
 pub fn uverbs_access(subject: &Examined) -> Judged {
     let facts = subject.facts?;
     let rails = subject.plan.map.rails.iter();
-    let asked: BTreeMap<&str, Result<(), Refusal>> = rails
+    let asked: BTreeMap<&str, DeviceAccess> = rails
         .map(|rail| rail.name.as_str())
         .filter_map(|name| Some((name, facts.nics.get(name)?.access?)))
         .collect();
-    let with = |access: Result<(), Refusal>| -> Vec<String> {
+    let with = |access: DeviceAccess| -> Vec<String> {
         let names = asked.iter().filter(|(_, of)| **of == access);
         names.map(|(name, _)| name.to_string()).collect()
     };
-    let open = with(Ok(())).len();
+    let open = with(DeviceAccess::Open).len();
     let mut verdicts = Vec::new();
-    for (refusal, is_meant, text) in [
+    for (access, is_meant, text) in [
         (
-            Refusal::User,
+            DeviceAccess::Refused,
             false,
             "this user may not open the device node",
         ),
         (
-            Refusal::Cgroup,
+            DeviceAccess::Fenced,
             true,
             "the job's device cgroup keeps it closed",
         ),
         // as in a container that was not given them
         (
-            Refusal::Absent,
+            DeviceAccess::Absent,
             open == 0,
             "no device node below /dev/infiniband",
         ),
     ] {
-        let names = with(Err(refusal));
+        let names = with(access);
         let Some(first) = names.first() else { continue };
         let text = format!("{}: {text}", listed(&names));
         verdicts.push(match is_meant {

@@ -1,10 +1,15 @@
 //! Tests of the comparisons and of the report.
 
 use super::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION, faults, middle, read};
-use super::witness::{GpusBy, Witness, compare, rdma_link};
-use nic_placement_core::topology::{PathType, PortState, Topology};
+use super::witness::{GpusBy, Witness};
+use nic_placement_core::topology::{PathType, Topology};
 use nic_placement_node::platform::model;
 use std::collections::BTreeMap;
+
+fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<String>) {
+    let witness = Witness::of("lstopo", ours, theirs, by);
+    (witness.compared, witness.differences)
+}
 
 fn dgx() -> Topology {
     model("dgx-h100").unwrap()
@@ -65,35 +70,6 @@ fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
 }
 
 #[test]
-fn the_ports_of_rdma_link_are_compared_by_state_and_interface() {
-    let mut ours = dgx();
-    ours.nics.truncate(2);
-    ours.nics[0].ports[0].netdev = Some("ib0".to_string());
-    ours.nics[0].ports[0].state = PortState::Active;
-    ours.nics[1].ports[0].state = PortState::Down;
-    let [one, other] = [0, 1].map(|nic: usize| ours.nics[nic].name.to_string());
-    let same = format!(
-        "link {one}/1 subnet_prefix fe80:0000:0000:0000 lid 1 state ACTIVE physical_state LINK_UP netdev ib0\n\
-         link {other}/1 state DOWN physical_state DISABLED\n"
-    );
-    assert_eq!(rdma_link(&ours, &same), (3, Vec::new()));
-    let (_, differences) = rdma_link(&ours, &same.replace("ACTIVE", "DOWN").replace("ib0", "ib7"));
-    let expected = [
-        format!("{one}:1's state: active here, not active there"),
-        format!("{one}:1's interface: ib0 here, ib7 there"),
-    ];
-    assert_eq!(differences, expected);
-    let soft = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n";
-    let (_, differences) = rdma_link(&ours, soft);
-    let expected = [
-        format!("{one}:1: a port here, none there"),
-        format!("{other}:1: a port here, none there"),
-        "rxe0:1: none here, a port there".to_string(),
-    ];
-    assert_eq!(differences, expected);
-}
-
-#[test]
 fn the_median_has_an_interval_from_ten_figures_on() {
     assert_eq!(middle([]), None);
     let three = middle([3.0, 1.0, 2.0]).unwrap();
@@ -115,7 +91,10 @@ fn report() -> TrialReport {
         releases: [("Linux".to_string(), "6.8".to_string())].into(),
         witnesses: vec![
             Witness::not_tried("nvidia-smi topo -m", "no `nvidia-smi` here"),
-            Witness::of("lstopo", (90, Vec::new())),
+            Witness {
+                compared: 90,
+                ..Witness::of("lstopo", &dgx(), &dgx(), GpusBy::Address)
+            },
         ],
         ways: vec![TriedWay {
             command: "srun -n8 --gpus-per-task=1".to_string(),

@@ -10,7 +10,7 @@
 //!
 //! [`ask_drivers`] loads the vendors' libraries, which no other process of ours does.
 //!
-//! [`try_lock`] and [`terminal_columns`] are what the tool alone asks of the system.
+//! [`try_lock`] and [`terminal_size`] are what the tool alone asks of the system.
 //!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ mod terminal;
 pub use beside::Signals;
 pub use driver::{DriverAnswer, DriverError, ask_drivers, copies};
 pub use lock::try_lock;
-pub use terminal::{terminal_columns, terminal_lines};
+pub use terminal::terminal_size;
 
 use std::ffi::{OsString, c_int};
 use std::io;

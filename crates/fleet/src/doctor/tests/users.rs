@@ -3,11 +3,10 @@
 use super::cases::{Case, cases};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
-use crate::doctor::facts::{Caller, HostFacts, Installation, Owned, Plugstack};
+use crate::doctor::facts::{Caller, DeviceAccess, HostFacts, Installation, Owned, Plugstack};
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_node::kept::NotUsed;
-use nic_placement_sys::Refusal;
 
 fn installed(change: impl FnOnce(&mut Installation)) -> World {
     World::of_model("dgx-h100").installed(change)
@@ -163,15 +162,14 @@ pub(super) fn caller() -> Vec<Case> {
     };
     let some: u64 = 8 << 20;
     let open = |patch: fn(&mut HostFacts)| World::of_model("dgx-h100").patched(patch);
-    fn access(facts: &mut HostFacts, all: Result<(), Refusal>, first: Result<(), Refusal>) {
+    fn access(facts: &mut HostFacts, all: DeviceAccess, first: DeviceAccess) {
         facts
             .nics
             .values_mut()
             .for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
-    use Refusal::{Absent, Cgroup, User};
-    const FREE: Result<(), Refusal> = Result::Ok(());
+    use DeviceAccess::{Absent, Fenced, Open, Refused};
     cases! {
         check "memlock" {
             "unlimited": Ok "unlimited", memlock(u64::MAX, false, true);
@@ -180,11 +178,11 @@ pub(super) fn caller() -> Vec<Case> {
             "a step": Warn "8192 KiB", memlock(some, false, true);
         }
         check "uverbs-access" {
-            "all open": Ok "8 NICs", open(|of| access(of, FREE, FREE));
-            "one refused": Warn "mlx5_0", open(|of| access(of, FREE, Err(User)));
-            "one fenced": Note "cgroup", open(|of| access(of, FREE, Err(Cgroup)));
-            "one missing": Warn "no device node", open(|of| access(of, FREE, Err(Absent)));
-            "a container": Note "no device node", open(|of| access(of, Err(Absent), Err(Absent)));
+            "all open": Ok "8 NICs", open(|of| access(of, Open, Open));
+            "one refused": Warn "mlx5_0", open(|of| access(of, Open, Refused));
+            "one fenced": Note "cgroup", open(|of| access(of, Open, Fenced));
+            "one missing": Warn "no device node", open(|of| access(of, Open, Absent));
+            "a container": Note "no device node", open(|of| access(of, Absent, Absent));
         }
         check "variable" {
             "none": None "", called(|_| {});

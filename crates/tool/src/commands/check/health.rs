@@ -3,7 +3,7 @@
 //! Another process judges. A process that waits for hardware cannot be ended, so it is left behind, and holds a lock until it
 //! ends: no second one waits beside it.
 
-use super::super::{Failure, Page, ending, output, refresh};
+use super::super::{Failure, Page, ending, output, refresh, tell};
 use super::FAIL;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
@@ -19,7 +19,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(super) enum Outcome {
+enum Outcome {
     Ended(ExitStatus, Vec<u8>),
     Waits(Vec<u8>),
 }
@@ -112,9 +112,23 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Result<Option<File
     }
 }
 
+/// How a program ended, and its output; one that waits for a network or a file system is left.
+pub(super) fn printed(mut program: Command, patience: Duration) -> Option<(ExitStatus, String)> {
+    let name = program.get_program().to_string_lossy().into_owned();
+    program.stdin(Stdio::null()).stderr(Stdio::null());
+    match bounded(program, patience).ok()? {
+        Outcome::Ended(status, text) => Some((status, String::from_utf8_lossy(&text).into_owned())),
+        Outcome::Waits(_) => {
+            let seconds = patience.as_secs();
+            tell(&format!("`{name}` has not answered within {seconds} s"));
+            None
+        }
+    }
+}
+
 /// Runs a command for so long at most. It is then killed and not waited for: a process that waits for hardware ends when that
 /// answers, and init takes it.
-pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
+fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let (sender, receiver) = channel();

@@ -1,6 +1,6 @@
 //! Reads what is installed and what the admin says.
 
-use super::health::{Outcome, bounded};
+use super::health::printed;
 use nic_placement_core::config::conf::{Audience, ConfLine};
 use nic_placement_core::config::{Admin, Conf, NodeFileUse, PluginLine};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -14,7 +14,7 @@ use nic_placement_sys as sys;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// The plugin's arguments by the plugstack.conf that is `named`, or by this system's; findings go to `into`.
@@ -171,21 +171,13 @@ pub(super) fn node_file(
 }
 
 /// The release of Slurm's programs here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
-///
-/// A program that waits for the controller, a name server or a file system is left: a release drains no node.
 pub(in crate::commands) fn release() -> Option<String> {
     const PATIENCE: Duration = Duration::from_secs(2);
     ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {
         let mut asked = Command::new(in_path(program)?);
-        asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null());
-        let Outcome::Ended(_, printed) = bounded(asked, PATIENCE).ok()? else {
-            super::super::tell(&format!(
-                "`{program} -V` has not answered within {} s",
-                PATIENCE.as_secs()
-            ));
-            return None;
-        };
-        let text = String::from_utf8_lossy(&printed).trim().to_string();
+        asked.arg("-V");
+        let (_, text) = printed(asked, PATIENCE)?;
+        let text = text.trim().to_string();
         (!text.is_empty()).then_some(text)
     })
 }

@@ -7,13 +7,12 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
 use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
-use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, rdma_link};
+use nic_placement_fleet::trial::witness::{GpusBy, Witness};
 use nic_placement_formats::describe;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Nodes, ways and rounds, at most.
-const MOST_NODES: usize = 64;
+/// Ways, rounds, and differences of a way, at most.
 const MOST_WAYS: usize = 64;
 const MOST_ROUNDS: usize = 1000;
 const MOST_TOLD: usize = 8;
@@ -55,43 +54,23 @@ impl Folder {
 
 /// The error says why there is no report.
 pub fn report(folder: &Folder) -> Result<TrialReport, String> {
-    let nodes = (0..MOST_NODES)
-        .take_while(|node| folder.is_there(&node.to_string()))
-        .count();
     let first = folder.topology("0/node").map_err(|why| {
         let folder = folder.0.display();
         format!("`{folder}` holds no trial: the first node was not read: {why}")
     })?;
-    let mut witnesses = witnesses(folder, 0, &first);
-    for node in 1..nodes {
-        let Ok(topology) = folder.topology(&format!("{node}/node")) else {
-            continue;
-        };
-        for mut other in self::witnesses(folder, node, &topology) {
-            // a node that is as the first adds nothing
-            let is_same = |one: &Witness| {
-                one.program == other.program && one.differences == other.differences
-            };
-            if other.not_tried.is_none() && !witnesses.iter().any(is_same) {
-                other.program = format!("{} (node {node})", other.program);
-                witnesses.push(other);
-            }
-        }
-    }
     let releases = folder.text("releases.txt").unwrap_or_default();
     let releases = releases.lines().filter_map(|line| line.split_once('\t'));
-    let counted = folder
-        .text("nodes.txt")
-        .and_then(|text| text.trim().parse().ok());
+    let nodes = folder.text("nodes.txt");
+    let nodes = nodes.and_then(|text| text.trim().parse().ok());
     Ok(TrialReport {
         format: FORMAT.to_string(),
         version: VERSION,
         machine: machine(&first),
-        nodes: counted.unwrap_or(nodes),
+        nodes: nodes.unwrap_or(1),
         releases: releases
             .map(|(name, of)| (name.to_string(), of.trim().to_string()))
             .collect(),
-        witnesses,
+        witnesses: witnesses(folder, &first),
         ways: (0..MOST_WAYS)
             .map_while(|number| way(folder, &first, number))
             .collect(),
@@ -125,23 +104,18 @@ fn machine(topology: &Topology) -> String {
     kinds.collect::<Vec<_>>().join(", ")
 }
 
-fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
-    let topology = |program: &str, name: &str, by| match folder.topology(&format!("{node}/{name}"))
-    {
-        Ok(theirs) => Witness::of(program, compare(ours, &theirs, by)),
+fn witnesses(folder: &Folder, ours: &Topology) -> Vec<Witness> {
+    let witness = |(program, name, by)| match folder.topology(name) {
+        Ok(theirs) => Witness::of(program, ours, &theirs, by),
         Err(why) => Witness::not_tried(program, why),
     };
-    let ports = format!("{node}/rdma-link");
-    vec![
-        topology("nvidia-smi topo -m", "nvidia-smi-topo", GpusBy::Position),
-        topology("rocm-smi --showtopo", "rocm-smi", GpusBy::Position),
-        topology("lstopo", "lstopo", GpusBy::Address),
-        topology("NCCL", "nccl", GpusBy::Nccl),
-        match folder.text(&format!("{ports}.txt")) {
-            Some(text) => Witness::of("rdma link", rdma_link(ours, &text)),
-            None => Witness::not_tried("rdma link", folder.why(&ports)),
-        },
-    ]
+    let all = [
+        ("nvidia-smi topo -m", "0/nvidia-smi-topo", GpusBy::Position),
+        ("rocm-smi --showtopo", "0/rocm-smi", GpusBy::Position),
+        ("lstopo", "0/lstopo", GpusBy::Address),
+        ("NCCL", "0/nccl", GpusBy::Nccl),
+    ];
+    all.map(witness).into()
 }
 
 /// The k-th way; `None` behind the last.
