@@ -52,7 +52,7 @@ fn reports(source: &str) -> Vec<String> {
         "plan --words numa --gpus-per-task 1 --set SITE_NICS={rails}",
         "plan --may-open none --why",
         "show --gpu all",
-        "check --slurm 21.08 --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
+        "check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
     ];
     commands
         .iter()
@@ -225,11 +225,7 @@ fn nothing_that_is_quoted_in_a_message_moves_a_terminal() {
         dgx(&["plan", "--gpus", escape]),
         dgx(&["plan", "--variable", escape]),
         dgx(&["plan", "--words", escape]),
-        [
-            &dgx(&["check", "--slurm", escape])[..],
-            &["--plugstack", &odd],
-        ]
-        .concat(),
+        [&dgx(&["check"])[..], &["--plugstack", &odd]].concat(),
         vec![escape],
         vec!["--\x1b[2J"],
     ];

@@ -12,7 +12,7 @@ trial.log TRIAL_TOOL=/guest/nic-placement TRIAL_OUT=/out/trial TRIAL_ROUNDS=2 \
 
 pub const CASES: &[Case] = cases![
     the_trial_makes_a_report_that_says_that_its_driver_is_played,
-    what_rdma_link_says_of_the_guest_is_what_we_found,
+    what_lstopo_says_of_the_guest_is_what_we_found,
     in_each_way_the_driver_has_the_gpus_that_we_took_for_the_task_s,
     the_figures_of_both_sides_are_there_and_what_is_missing_is_named,
 ];
@@ -40,7 +40,7 @@ fn the_trial_makes_a_report_that_says_that_its_driver_is_played(nodes: &Nodes) {
     assert!(is_so, "{text}");
 }
 
-fn what_rdma_link_says_of_the_guest_is_what_we_found(nodes: &Nodes) {
+fn what_lstopo_says_of_the_guest_is_what_we_found(nodes: &Nodes) {
     let report = report(nodes);
     let witness = |program| {
         let witness = report
@@ -49,10 +49,8 @@ fn what_rdma_link_says_of_the_guest_is_what_we_found(nodes: &Nodes) {
             .find(|witness| witness.program == program);
         witness.unwrap_or_else(|| panic!("{report:?}"))
     };
-    for (program, least) in [("rdma link", 10), ("lstopo", 21)] {
-        let witness = witness(program);
-        assert!(witness.agrees() && witness.compared >= least, "{witness:?}");
-    }
+    let lstopo = witness("lstopo");
+    assert!(lstopo.agrees() && lstopo.compared >= 21, "{lstopo:?}");
     let smi = witness("nvidia-smi topo -m");
     assert_eq!(smi.not_tried.as_deref(), Some("no `nvidia-smi` here"));
 }
@@ -89,8 +87,6 @@ fn the_figures_of_both_sides_are_there_and_what_is_missing_is_named(nodes: &Node
                 figures.is_some_and(|of| !of.is_empty() && of.values().all(|one| *one > 0.0));
             assert!(is_there, "{side}: {effect:?}");
         }
-        let most = effect.bytes["near"].values().max();
-        assert!(most.is_some_and(|most| *most > 1_000_000), "{effect:?}");
     }
     assert_eq!(effect("copies to").figures["near"].len(), 2, "{report:?}");
     let found = effect("osu_bw").not_tried.as_deref();

@@ -1,7 +1,6 @@
 //! The parts of documents that are made from the option table, the checks and the runs on other releases.
 
 use super::*;
-use nic_placement_fleet::doctor::installation::TESTED;
 use nic_placement_fleet::doctor::table::{CHECKS, CONFIGURATION, Check};
 use nic_placement_fleet::trial::report::{self, TrialReport, TriedWay};
 use nic_placement_launch::judge::rebinding::{self, Row};
@@ -186,16 +185,9 @@ fn releases() -> String {
 }
 
 #[test]
-fn a_release_is_called_tested_where_all_cases_passed_on_it_with_the_one_library() {
+fn each_run_is_of_a_release_that_the_plugin_knows_with_the_one_library() {
     let runs = runs();
-    let has_passed = |run: &&Run| run.counts[0] > 0 && run.counts[1] == 0;
-    let passed = runs.iter().filter(has_passed).map(|run| &*run.version);
-    assert_eq!(
-        BTreeSet::from(TESTED),
-        passed.collect(),
-        "doctor/installation.rs"
-    );
-    assert!(TESTED.iter().all(|version| of_version(version).is_some()));
+    assert!(runs.iter().all(|run| of_version(&run.version).is_some()));
     let is_one = |run: &Run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256;
     assert!(runs.iter().all(is_one), "one library");
 }

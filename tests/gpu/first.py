@@ -284,7 +284,7 @@ class First:
         of["findings"] = [
             {name: one.get(name) for name in ("level", "code", "text")}
             for one in findings
-            if one["code"] in ("gpudirect", "iommu", "acs", "ats", "nvidia", "gpus") or one["level"] in ("warn", "fail")
+            if one["code"] in ("gpudirect", "iommu", "acs") or one["level"] in ("warn", "fail")
         ]
         keep_driver_files(self.run, "after")
         version, parameters = read("/proc/driver/nvidia/version"), read("/proc/driver/nvidia/params")
@@ -356,7 +356,7 @@ class First:
             one = dict(one, program="%s, imported" % one["program"])
             self.result["witnesses"].append(one)
             for difference in one["differences"]:
-                self.differ("%s: %s: %s here, %s there" % (one["program"], *(difference[k] for k in ("what", "ours", "theirs"))))
+                self.differ("%s: %s" % (one["program"], difference))
         os.remove(os.path.join(run.out, "report.json"))
 
     # ---- the end

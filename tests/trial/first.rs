@@ -314,7 +314,6 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     for (name, facts) in [
         ("nvidia-smi -L, word for word", 25),
         ("nvidia-smi -q, word for word", 25),
-        ("nvidia-smi -q, imported", 17),
         ("NCCL's dump, word for word", 24),
         ("NCCL, imported", 9),
     ] {

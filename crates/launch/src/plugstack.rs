@@ -128,9 +128,9 @@ pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 }
 
 /// The file in which a configless slurmd keeps what it was sent.
-pub const SENT: &str = "/run/slurm/conf/slurm.conf";
+const SENT: &str = "/run/slurm/conf/slurm.conf";
 /// The path of slurm.conf, unless `SLURM_CONF` names another or slurmd is configless.
-pub const USUAL: &str = "/etc/slurm/slurm.conf";
+const USUAL: &str = "/etc/slurm/slurm.conf";
 
 /// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];

@@ -11,19 +11,19 @@ const FOR_USERS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ConfigSpace {
-    pub(crate) device_control: Option<u16>,
-    pub(crate) acs: Option<u16>,
-    pub(crate) ats: Option<u16>,
+    /// true if its packets may be reordered (`PCI_EXP_DEVCTL_RELAX_EN`)
+    pub(crate) is_relaxed: Option<bool>,
+    /// the control register of Access Control Services; 0 without them
+    acs: u16,
+    /// true if it keeps translations of its own (`PCI_ATS_CTRL_ENABLE`)
+    pub(crate) has_ats: bool,
 }
 
-/// Requests to a function beside are sent up to the root complex (`PCI_ACS_RR`).
-pub(super) const REQUEST_REDIRECT: u16 = 1 << 2;
-/// So are the answers (`PCI_ACS_CR`).
-pub(super) const COMPLETION_REDIRECT: u16 = 1 << 3;
-/// Packets from below that could turn here go up (`PCI_ACS_UF`).
-pub(super) const UPSTREAM_FORWARDING: u16 = 1 << 4;
+/// Requests and answers to a function beside, and packets from below that could turn here, are sent up to the root complex
+/// (`PCI_ACS_RR`, `PCI_ACS_CR`, `PCI_ACS_UF`).
+const REDIRECTION: u16 = 1 << 2 | 1 << 3 | 1 << 4;
 /// Translated requests go straight to the function beside (`PCI_ACS_DT`).
-pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
+const DIRECT_TRANSLATED: u16 = 1 << 6;
 
 impl ConfigSpace {
     /// `None` where only the part for users is there, or the function does not answer.
@@ -32,27 +32,19 @@ impl ConfigSpace {
         if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {
             return None;
         }
-        let express = capability(bytes, 0x10);
+        let express = capability(bytes, 0x10).and_then(|at| word(bytes, at + 8));
+        let control = |id| extended(bytes, id).and_then(|at| word(bytes, at + 6));
         Some(ConfigSpace {
-            device_control: express.and_then(|at| word(bytes, at + 8)),
-            acs: extended(bytes, 0x000d).and_then(|at| word(bytes, at + 6)),
-            ats: extended(bytes, 0x000f).and_then(|at| word(bytes, at + 6)),
+            is_relaxed: express.map(|control| control & 1 << 4 != 0),
+            acs: control(0x000d).unwrap_or_default(),
+            has_ats: control(0x000f).is_some_and(|control| control & 1 << 15 != 0),
         })
     }
 
-    /// Bytes of one read request, at most (`PCI_EXP_DEVCTL_READRQ`).
-    pub(super) fn read_request(&self) -> Option<u32> {
-        Some(128 << (self.device_control? >> 12 & 7))
-    }
-
-    /// True if its packets may be reordered (`PCI_EXP_DEVCTL_RELAX_EN`).
-    pub(super) fn is_relaxed(&self) -> Option<bool> {
-        Some(self.device_control? & 1 << 4 != 0)
-    }
-
-    /// True if it keeps translations of its own (`PCI_ATS_CTRL_ENABLE`).
-    pub(super) fn has_ats(&self) -> bool {
-        self.ats.is_some_and(|control| control & 1 << 15 != 0)
+    /// True: packets go up to the root complex that the switch could route back; not as on a host of virtual machines, where
+    /// what the NIC translates goes directly.
+    pub(super) fn redirects(&self, nic_translates: bool) -> bool {
+        self.acs & REDIRECTION != 0 && !(nic_translates && self.acs & DIRECT_TRANSLATED != 0)
     }
 }
 
@@ -87,20 +79,17 @@ mod tests {
 
     #[test]
     fn the_registers_are_found_behind_other_capabilities() {
-        for (control, acs, ats, request, is_relaxed, has_ats) in [
-            (0x5910, Some(0x1d), Some(0x8000), 4096, true, true),
-            (0x2000, None, None, 512, false, false),
+        for (control, acs, ats, is_relaxed, has_ats) in [
+            (0x5910, Some(0x1d), Some(0x8000), true, true),
+            (0x2000, None, None, false, false),
         ] {
-            let space = ConfigSpace::parse(&config_space(control, acs, ats)).unwrap();
-            let device_control = Some(control);
+            let space = ConfigSpace::parse(&config_space(control, acs, ats));
             let wanted = ConfigSpace {
-                device_control,
-                acs,
-                ats,
+                is_relaxed: Some(is_relaxed),
+                acs: acs.unwrap_or_default(),
+                has_ats,
             };
-            assert_eq!((space, space.has_ats()), (wanted, has_ats));
-            let read = (space.read_request(), space.is_relaxed());
-            assert_eq!(read, (Some(request), Some(is_relaxed)));
+            assert_eq!(space, Some(wanted));
         }
     }
 

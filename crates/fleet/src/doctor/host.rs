@@ -1,90 +1,55 @@
 //! The node as a whole: what may be chosen on it, whether it is as its kind is, and what was odd; what the kernel and the calling
-//! user's limits allow, and what a site's files decide before we can.
+//! user's limits allow.
 
-use super::facts::{DeviceAccess, Machine};
+use super::facts::{DeviceAccess, Machine, Missing};
 use super::gpus;
-use super::{Examined, Verdicts, advice, fail, listed, note, ok, or_ok, warn};
+use super::{Examined, Judged, advice, fail, listed, note, ok, one, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::topology::{GpuVendor, NicKind};
+use nic_placement_core::topology::NicKind;
+use std::collections::BTreeMap;
 
 pub fn has_rdma(subject: &Examined) -> bool {
-    subject
-        .plan
-        .node
-        .nics
-        .iter()
-        .any(|nic| nic.kind != NicKind::Ethernet)
+    let mut nics = subject.plan.node.nics.iter();
+    nics.any(|nic| nic.kind != NicKind::Ethernet)
 }
 
-pub fn node(subject: &Examined) -> Verdicts {
+pub fn node(subject: &Examined) -> Judged {
     let (node, map) = (&*subject.plan.node, &subject.plan.map);
-    let (gpus, nics) = (node.gpus.len(), node.nics.len());
-    let of_gpus = counted(gpus, "GPU");
-    let may = map.rails.len();
-    let facts = format!(
-        "node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen",
-        node.name
-    );
-    vec![match (gpus, may) {
-        (0, _) => note(format!("{facts}: without a GPU nothing is set")),
-        (_, 0) if node.is_left_to_libfabric() => {
-            let nics = counted(nics, "NIC");
-            ok(format!(
-                "node `{}`: {of_gpus}, {nics}, among which libfabric chooses",
-                node.name
-            ))
-        }
-        (_, 0) if !has_rdma(subject) => note(format!("{facts}: it has no RDMA device")),
-        (_, 0) => {
-            let why = subject.plan.wish.admin.selection.unopenable.first();
-            let why = why.map_or("`nic-placement show` says why", |(_, why)| why);
-            warn(format!("{facts}: {why}")).about(&node.name)
-        }
-        _ => ok(facts),
-    }]
+    let (nics, may) = (node.nics.len(), map.rails.len());
+    let head = format!("node `{}`: {}", node.name, counted(node.gpus.len(), "GPU"));
+    let facts = format!("{head}, {may} of {nics} NICs may be chosen");
+    one(if node.gpus.is_empty() {
+        note(format!("{facts}: without a GPU nothing is set"))
+    } else if may > 0 {
+        ok(facts)
+    } else if node.is_left_to_libfabric() {
+        let nics = counted(nics, "NIC");
+        ok(format!("{head}, {nics}, among which libfabric chooses"))
+    } else if !has_rdma(subject) {
+        note(format!("{facts}: it has no RDMA device"))
+    } else {
+        let why = subject.plan.wish.admin.selection.unopenable.first();
+        let why = why.map_or("`nic-placement show` says why", |(_, why)| why);
+        warn(format!("{facts}: {why}")).about(&node.name)
+    })
 }
 
-pub fn odd(subject: &Examined) -> Verdicts {
-    let node = &*subject.plan.node;
-    let mut verdicts: Verdicts = subject
-        .diagnostics
-        .iter()
-        .chain(&subject.plan.map.diagnostics)
-        .map(note)
-        .collect();
-    verdicts.extend(gpus::lint(node).iter().map(note));
-    verdicts
+pub fn odd(subject: &Examined) -> Judged {
+    let said = subject.diagnostics.iter();
+    let said = said.chain(&subject.plan.map.diagnostics).map(note);
+    let unequal = gpus::lint(&subject.plan.node);
+    Some(said.chain(unequal.iter().map(note)).collect())
 }
 
-pub fn machine(subject: &Examined) -> Verdicts {
-    let Some(Machine {
+pub fn machine(subject: &Examined) -> Judged {
+    let Machine {
         name,
         is_a_clouds,
         missing,
-        gpus,
-    }) = subject.facts.and_then(|facts| facts.machine.as_ref())
-    else {
-        return Vec::new();
-    };
-    let here = subject.plan.node.gpus.len();
-    let Some(name) = name else {
-        return match gpus {
-            Some(of_the_product) if here < *of_the_product => {
-                let has = counted(here, "GPU");
-                vec![
-                    warn(format!(
-                        "{has}, and machines of its product name have {of_the_product}"
-                    ))
-                    .about("GPUs"),
-                ]
-            }
-            _ => Vec::new(),
-        };
-    };
-    let mut verdicts = Vec::new();
-    for (device, is_on_the_bus) in missing {
-        let what = format!("{} `{}`, which `{name}` has,", device.what, device.address);
-        let verdict = match (is_on_the_bus, is_a_clouds) {
+    } = subject.facts?.machine.as_ref()?;
+    let verdict = |of: &Missing| {
+        let what = format!("{} `{}`, which `{name}` has,", of.what, of.address);
+        let verdict = match (of.is_on_the_bus, is_a_clouds) {
             (true, _) => warn(format!(
                 "{what} is on the bus, and no driver shows it: given to a guest?"
             )),
@@ -93,202 +58,88 @@ pub fn machine(subject: &Examined) -> Verdicts {
             )),
             (false, false) => fail(format!("{what} is not on the bus")),
         };
-        verdicts.push(verdict.about(device.address));
-    }
-    if verdicts.len() > 4 {
-        // half a machine is one finding
-        let all: Vec<String> = missing
-            .iter()
-            .map(|(of, _)| of.address.to_string())
-            .collect();
-        let text = format!(
-            "`{name}` has {} devices more than this node: {}",
-            all.len(),
-            listed(&all)
-        );
-        let is_fault = missing.iter().all(|(_, on_the_bus)| !on_the_bus) && !is_a_clouds;
-        let verdict = if is_fault { fail(text) } else { warn(text) };
-        verdicts = vec![verdict.about(&all[0])];
-    }
-    or_ok(
-        verdicts,
-        Some(format!("it has the GPUs and NICs of `{name}`")),
-    )
+        verdict.about(of.address)
+    };
+    let good = format!("it has the GPUs and NICs of `{name}`");
+    or_ok(missing.iter().map(verdict).collect(), Some(good))
 }
 
-pub fn numa_balancing(subject: &Examined) -> Verdicts {
-    let Some(value) = subject
-        .facts
-        .and_then(|facts| facts.numa_balancing.as_deref())
-    else {
-        return Vec::new();
-    };
-    let node = &*subject.plan.node;
-    let has_amd = node.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
-    let nodes = node
-        .numa_nodes
-        .iter()
-        .filter(|node| !node.cpus.is_empty())
-        .count();
-    vec![match value {
+pub fn numa_balancing(subject: &Examined) -> Judged {
+    let value = subject.facts?.numa_balancing.as_deref()?;
+    let nodes = subject.plan.node.numa_nodes.iter();
+    one(match value {
         "0" => ok("off"),
-        _ if nodes < 2 => ok("on, and there is one NUMA node"),
-        _ if has_amd => advice(format!(
-            "on ({value}): AMD asks for 0 on nodes with its GPUs"
-        )),
+        _ if nodes.filter(|node| !node.cpus.is_empty()).count() < 2 => {
+            ok("on, and there is one NUMA node")
+        }
         _ => advice(format!(
             "on ({value}): pages that a task is using are unmapped to see who uses them"
         )),
-    }]
-}
-
-pub fn port_range(subject: &Examined) -> Verdicts {
-    /// A task of a large job connects to a few ports of each node, and several tasks of a node do.
-    const FEW: u32 = 4096;
-    /// Ports of Slurm's daemons (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
-    const SLURMS: [u32; 3] = [6817, 6818, 6819];
-    let Some(text) = subject.facts.and_then(|facts| facts.port_range.as_deref()) else {
-        return Vec::new();
-    };
-    let mut numbers = text.split_whitespace().map(str::parse::<u32>);
-    let (Some(Ok(first)), Some(Ok(last))) = (numbers.next(), numbers.next()) else {
-        return Vec::new();
-    };
-    let count = (last + 1).saturating_sub(first);
-    vec![if count < FEW {
-        warn(format!(
-            "{first} to {last}: {count} ports for all connections of a node"
-        ))
-        .about(text)
-    } else if SLURMS.iter().any(|port| (first..=last).contains(port)) {
-        advice(format!(
-            "{first} to {last}: a program may be given 6818, where slurmd listens"
-        ))
-    } else {
-        ok(format!("{first} to {last}"))
-    }]
-}
-
-fn has_verbs(subject: &Examined) -> bool {
-    subject.plan.map.rails.iter().any(|rail| {
-        matches!(
-            subject.plan.node.nic(rail.nic).kind,
-            NicKind::Verbs | NicKind::Efa
-        )
     })
 }
 
-pub fn memlock(subject: &Examined) -> Verdicts {
-    let caller = subject.caller;
-    if !has_verbs(subject) {
-        return Vec::new();
+pub fn memlock(subject: &Examined) -> Judged {
+    let (caller, node) = (subject.caller, &subject.plan.node);
+    let limit = caller.memlock?;
+    let rails = subject.plan.map.rails.iter();
+    let mut kinds = rails.map(|rail| node.nic(rail.nic).kind);
+    if !kinds.any(|kind| matches!(kind, NicKind::Verbs | NicKind::Efa)) {
+        return None;
     }
-    let text = |bytes: u64| format!("this user may lock {} KiB of memory", bytes >> 10);
-    match caller.memlock {
-        None => Vec::new(),
-        Some(u64::MAX) => vec![ok("unlimited")],
-        Some(bytes) if caller.is_root => {
-            vec![ok(format!("{}, and root is not held by that", text(bytes)))]
-        }
-        Some(bytes) if caller.in_step => vec![warn(text(bytes)).about("memlock")],
-        Some(bytes) => {
-            vec![note(format!(
-                "{} here; srun hands this on unless slurm.conf says otherwise",
-                text(bytes)
-            ))]
-        }
-    }
+    let text = format!("this user may lock {} KiB of memory", limit >> 10);
+    one(match limit {
+        u64::MAX => ok("unlimited"),
+        _ if caller.is_root => ok(format!("{text}, and root is not held by that")),
+        _ if caller.in_step => warn(text).about("memlock"),
+        _ => note(format!(
+            "{text} here; srun hands this on unless slurm.conf says otherwise"
+        )),
+    })
 }
 
-pub fn uverbs_access(subject: &Examined) -> Verdicts {
-    let Some(facts) = subject.facts else {
-        return Vec::new();
-    };
-    let mut rails: Vec<&str> = subject
-        .plan
-        .map
-        .rails
-        .iter()
+pub fn uverbs_access(subject: &Examined) -> Judged {
+    let facts = subject.facts?;
+    let rails = subject.plan.map.rails.iter();
+    let asked: BTreeMap<&str, DeviceAccess> = rails
         .map(|rail| rail.name.as_str())
-        .collect();
-    rails.dedup();
-    let asked: Vec<(&str, DeviceAccess)> = rails
-        .iter()
-        .filter_map(|name| Some((*name, facts.nics.get(*name)?.access?)))
+        .filter_map(|name| Some((name, facts.nics.get(name)?.access?)))
         .collect();
     let with = |access: DeviceAccess| -> Vec<String> {
-        asked
-            .iter()
-            .filter(|(_, of)| *of == access)
-            .map(|(name, _)| name.to_string())
-            .collect()
+        let names = asked.iter().filter(|(_, of)| **of == access);
+        names.map(|(name, _)| name.to_string()).collect()
     };
-    let open = with(DeviceAccess::Open);
+    let open = with(DeviceAccess::Open).len();
     let mut verdicts = Vec::new();
-    let refused = with(DeviceAccess::Refused);
-    if !refused.is_empty() {
-        verdicts.push(
-            warn(format!(
-                "{}: this user may not open the device node",
-                listed(&refused)
-            ))
-            .about(&refused[0]),
-        );
-    }
-    let fenced = with(DeviceAccess::Fenced);
-    if !fenced.is_empty() {
-        verdicts.push(note(format!(
-            "{}: the job's device cgroup keeps it closed",
-            listed(&fenced)
-        )));
-    }
-    let absent = with(DeviceAccess::Absent);
-    if !absent.is_empty() {
-        let text = format!("{}: no device node below /dev/infiniband", listed(&absent));
-        verdicts.push(if open.is_empty() {
-            note(format!("{text}, as in a container that was not given them"))
-        } else {
-            warn(format!("{text}, and other NICs have one")).about(&absent[0])
+    for (access, is_meant, text) in [
+        (
+            DeviceAccess::Refused,
+            false,
+            "this user may not open the device node",
+        ),
+        (
+            DeviceAccess::Fenced,
+            true,
+            "the job's device cgroup keeps it closed",
+        ),
+        // as in a container that was not given them
+        (
+            DeviceAccess::Absent,
+            open == 0,
+            "no device node below /dev/infiniband",
+        ),
+    ] {
+        let names = with(access);
+        let Some(first) = names.first() else { continue };
+        let text = format!("{}: {text}", listed(&names));
+        verdicts.push(match is_meant {
+            true => note(text),
+            false => warn(text).about(first),
         });
     }
-    let who = if subject.caller.is_root {
-        "root"
-    } else {
-        "this user"
-    };
-    or_ok(
-        verdicts,
-        (!open.is_empty()).then(|| {
-            format!(
-                "{who} may open {} that may be chosen",
-                counted(open.len(), "NIC")
-            )
-        }),
-    )
+    let good = format!("{} that may be chosen can be opened", counted(open, "NIC"));
+    or_ok(verdicts, (open > 0).then_some(good))
 }
 
-pub fn nccl_conf(subject: &Examined) -> Verdicts {
-    subject
-        .caller
-        .nccl
-        .iter()
-        .map(|(file, variables)| {
-            let text = match variables.as_slice() {
-                [] => format!("`{file}` sets nothing that we would set"),
-                set => format!(
-                    "`{file}` sets {}: left to it, as NCCL would prefer ours",
-                    listed(set)
-                ),
-            };
-            if variables.is_empty() {
-                ok(text)
-            } else {
-                advice(text).about(file)
-            }
-        })
-        .collect()
-}
-
-pub fn variable(subject: &Examined) -> Verdicts {
-    subject.caller.doubts.iter().map(note).collect()
+pub fn variable(subject: &Examined) -> Judged {
+    Some(subject.caller.doubts.iter().map(note).collect())
 }

@@ -4,7 +4,7 @@
 //! that runs below that slows the path down. One that runs below its own maximum and not below that costs nothing: a card of
 //! the fifth generation behind a switch of the fourth. An idle GPU slows its own link by itself.
 
-use super::{Examined, Verdicts, fail, listed, note, or_ok, warn};
+use super::{Examined, Judged, fail, listed, note, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{
     GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology,
@@ -39,82 +39,69 @@ fn segments(node: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
     pairs.collect()
 }
 
-struct Slow {
-    now: LinkRate,
-    cap: LinkRate,
-    /// a GPU's own, which it slows down while it idles
-    is_gpus: bool,
-}
-
-/// By the address of the lower end.
-fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
-    let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
+/// Those below the cap of a device's path, by the address of the lower end; true for a GPU's own, which it slows down while it
+/// idles.
+fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, (Segment<'_>, bool)> {
+    let mut found = BTreeMap::new();
     let gpus = node.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
-    let is_rdma = |kind: NicKind| kind != NicKind::Ethernet;
-    let nics = node
-        .nics
-        .iter()
-        .filter(|nic| is_rdma(nic.kind))
-        .filter_map(|nic| nic.address);
-    for (address, vendor) in gpus.chain(nics.map(|nic| (nic, None))) {
+    let nics = node.nics.iter();
+    let nics = nics
+        .filter(|nic| nic.kind != NicKind::Ethernet)
+        .filter_map(|nic| Some((nic.address?, None)));
+    for (address, vendor) in gpus.chain(nics) {
         let segments = segments(node, address);
-        let Some(cap) = segments.iter().map(|segment| segment.cap.mbps()).min() else {
-            continue;
-        };
-        for segment in segments.iter().filter(|segment| segment.now.mbps() < cap) {
+        let cap = segments.iter().map(|segment| segment.cap.mbps()).min();
+        let slow = |segment: &Segment| Some(segment.now.mbps()) < cap;
+        for segment in segments.into_iter().filter(slow) {
+            let child = segment.child;
             // the bridge on a GPU's own board belongs to it
             let of_the_gpu = |vendor: GpuVendor| {
-                segment.child.address == address
-                    || segment.child.vendor.and_then(GpuVendor::from_pci) == Some(vendor)
+                child.address == address
+                    || child.vendor.and_then(GpuVendor::from_pci) == Some(vendor)
             };
-            let Segment { child, now, cap } = *segment;
             let is_gpus = vendor.is_some_and(of_the_gpu);
-            found
-                .entry(child.address)
-                .or_insert(Slow { now, cap, is_gpus });
+            found.entry(child.address).or_insert((segment, is_gpus));
         }
     }
     found
 }
 
-/// The most lanes that a link of a GPU like this one has.
-fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
-    let device = |address: PciAddress| node.pci.get(address).map(|of| (of.vendor, of.device));
-    node.pci
-        .iter()
-        .filter(|other| Some((other.vendor, other.device)) == device(child))
-        .filter(|other| other.address != child)
+/// The most lanes that a link of another function like this one has.
+fn lanes_of_siblings(node: &Topology, child: &PciFunction) -> Option<u32> {
+    let is_like = |other: &&PciFunction| {
+        (other.vendor, other.device) == (child.vendor, child.device)
+            && other.address != child.address
+    };
+    let siblings = node.pci.iter().filter(is_like);
+    siblings
         .filter_map(|other| Some(other.link.current?.width))
         .max()
 }
 
-pub fn pcie_link(subject: &Examined) -> Verdicts {
+pub fn pcie_link(subject: &Examined) -> Judged {
     let node = &*subject.plan.node;
     let devices: BTreeSet<PciAddress> = (node.gpus.iter().map(|gpu| gpu.address))
         .chain(node.nics.iter().filter_map(|nic| nic.address))
         .filter(|address| !segments(node, *address).is_empty())
         .collect();
     if devices.is_empty() {
-        return Vec::new();
+        return None;
     }
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
-    for (child, Slow { now, cap, is_gpus }) in slow_ones(node) {
-        let facts =
-            format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
-        let lacks_lanes =
-            || now.width < cap.width && lanes_of_siblings(node, child) > Some(now.width);
-        if is_virtual {
-            verdicts.push(note(format!(
-                "{facts}: a virtual machine's links tell little"
-            )));
+    for (at, (Segment { child, now, cap }, is_gpus)) in slow_ones(node) {
+        let facts = format!("the link above `{at}` runs at {now}, and both its ends can do {cap}");
+        let lacks_lanes = now.width < cap.width && lanes_of_siblings(node, child) > Some(now.width);
+        verdicts.push(if is_virtual {
+            note(format!("{facts}: a virtual machine's links tell little"))
         } else if !is_gpus {
-            verdicts.push(fail(facts).about(child));
-        } else if lacks_lanes() {
-            verdicts.push(warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
+            fail(facts).about(at)
+        } else if lacks_lanes {
+            warn(format!("{facts}: GPUs like it have more lanes now")).about(at)
         } else {
-            idle.push(child.to_string());
-        }
+            idle.push(at.to_string());
+            continue;
+        });
     }
     if !idle.is_empty() {
         let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";

@@ -44,7 +44,8 @@ struct Verdict {
     has_remedy: bool,
 }
 
-type Verdicts = Vec<Verdict>;
+/// `None` where nothing can be told.
+type Judged = Option<Vec<Verdict>>;
 
 fn verdict(level: Level, has_remedy: bool, text: impl ToString) -> Verdict {
     Verdict {
@@ -89,26 +90,17 @@ impl Verdict {
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
-        for Verdict {
-            level,
-            about,
-            text,
-            has_remedy,
-        } in (check.judge)(subject)
-        {
-            let code = check.code.to_string();
-            let why = check
-                .says("why")
-                .filter(|_| level != Level::Ok)
-                .map(str::to_string);
-            let remedy = check.says("do").filter(|_| has_remedy).map(str::to_string);
+        for of in (check.judge)(subject).into_iter().flatten() {
+            let says = |word: &str, is_told: bool| {
+                check.says(word).filter(|_| is_told).map(str::to_string)
+            };
             findings.push(Finding {
-                level,
-                code,
-                about,
-                text,
-                why,
-                remedy,
+                level: of.level,
+                code: check.code.to_string(),
+                about: of.about,
+                text: of.text,
+                why: says("why", of.level != Level::Ok),
+                remedy: says("do", of.has_remedy),
             });
         }
     }
@@ -116,67 +108,46 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
 }
 
 /// The verdicts, or without any the good one.
-fn or_ok(verdicts: Verdicts, good: Option<impl ToString>) -> Verdicts {
+fn or_ok(verdicts: Vec<Verdict>, good: Option<impl ToString>) -> Judged {
     match good {
-        Some(text) if verdicts.is_empty() => vec![ok(text)],
-        _ => verdicts,
+        Some(text) if verdicts.is_empty() => Some(vec![ok(text)]),
+        _ => Some(verdicts),
     }
+}
+
+fn one(verdict: Verdict) -> Judged {
+    Some(vec![verdict])
 }
 
 /// `a, b and 3 more`
 fn listed(names: &[String]) -> String {
-    first_of(names, 4)
-}
-
-fn first_of(names: &[String], most: usize) -> String {
-    match names.len().saturating_sub(most) {
+    /// A node of eight GPUs with two NICs each.
+    const MOST: usize = 16;
+    match names.len().saturating_sub(MOST) {
         0 => names.join(", "),
-        more => format!("{} and {more} more", names[..most].join(", ")),
+        more => format!("{} and {more} more", names[..MOST].join(", ")),
     }
 }
 
-/// One line of less than 100 plain characters for the reason of a drained node; `None` where
-/// nothing fails. A mistake in a file that all nodes may share drains none.
+/// What fails, for the reason of a drained node; `None` where nothing does. A mistake in a file that all nodes may share
+/// drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
-    let failed: Vec<&Finding> = findings
+    let failed: Vec<String> = findings
         .iter()
         .filter(|finding| finding.level == Level::Fail && finding.code != CONFIGURATION)
+        .map(|of| format!("{} {}", of.code, of.about.as_deref().unwrap_or_default()))
         .collect();
-    let parts = failed.iter().map(|finding| match &finding.about {
-        Some(about) => format!("{} {about}", finding.code),
-        None => finding.code.clone(),
-    });
-    (!failed.is_empty()).then(|| plain(&parts.collect::<Vec<_>>()))
+    (!failed.is_empty()).then(|| failed.join(", "))
 }
 
-/// As many parts behind our name as there is room for.
-pub fn plain(parts: &[String]) -> String {
+/// The text behind our name as plain characters, as far as there is room.
+pub fn plain(text: &str) -> String {
     /// Characters: what squeue and sinfo show of a reason at most.
     const MOST: usize = 99;
-    const HEAD: &str = "nic-placement: ";
-    let clean = |text: &String| -> String {
-        // no quotes, and nothing that a shell or slurmctld could take for more than text
-        let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
-        text.chars()
-            .map(|letter| if keep(letter) { letter } else { '?' })
-            .collect()
-    };
-    let parts: Vec<String> = parts.iter().map(clean).collect();
-    for shown in (1..=parts.len()).rev() {
-        let more = match parts.len() - shown {
-            0 => String::new(),
-            more => format!(" +{more} more"),
-        };
-        let line = format!("{HEAD}{}{more}", parts[..shown].join(", "));
-        if line.len() <= MOST {
-            return line;
-        }
-    }
-    format!(
-        "{HEAD}{}",
-        parts.first().map(String::as_str).unwrap_or_default()
-    )
-    .chars()
-    .take(MOST)
-    .collect()
+    // no quotes, and nothing that a shell or slurmctld could take for more than text
+    let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
+    let text = text
+        .chars()
+        .map(|letter| if keep(letter) { letter } else { '?' });
+    "nic-placement: ".chars().chain(text).take(MOST).collect()
 }

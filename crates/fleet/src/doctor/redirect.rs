@@ -1,22 +1,20 @@
-//! Detours of the traffic between a GPU and a NIC: Access Control Services, the IOMMU, translations of devices.
+//! Detours of the traffic between a GPU and a NIC: Access Control Services, the IOMMU.
 //!
 //! The right setting depends on the path. Behind one switch of a bare machine, packets should turn round in the switch, so
 //! no port on the way may redirect them. A host of virtual machines wants redirection, and lets translated requests pass
 //! directly. A guest sees none of that.  (rdma-core's kernel-boot/rdma_topo has the masks.)
 
-use super::config_space::{
-    COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
-};
-use super::facts::{Function, HostFacts};
-use super::{Examined, Verdicts, advice, listed, note, ok, or_ok, warn};
+use super::facts::HostFacts;
+use super::{Examined, Judged, advice, listed, note, ok, one, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
+use nic_placement_core::topology::{Arch, Gpu, Nic, NicKind, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct GpuWithNic<'a> {
     pub index: usize,
     pub gpu: &'a Gpu,
     pub nic: &'a Nic,
+    pub at: PciAddress,
     pub port: u8,
     pub path: PathType,
 }
@@ -27,13 +25,13 @@ pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     for (index, placement) in map.numbered_gpus() {
         for choice in &placement.choices {
             let rail = map.rail(choice.rail);
-            let (gpu, nic) = (node.gpu(index), node.nic(rail.nic));
-            if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet
-            {
+            let nic = node.nic(rail.nic);
+            if let Some(at) = nic.address.filter(|_| nic.kind != NicKind::Ethernet) {
                 pairs.push(GpuWithNic {
                     index: index.0,
-                    gpu,
+                    gpu: node.gpu(index),
                     nic,
+                    at,
                     port: rail.port,
                     path: choice.path,
                 });
@@ -43,145 +41,64 @@ pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs
 }
 
-/// Below the lowest one above both, if there is one.
-pub fn bridges_between(node: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
-    let (of_a, of_b) = (node.pci.ancestors(a).0, node.pci.ancestors(b).0);
-    let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
+/// Ports between the two, below the lowest bridge above both; true: the port sends packets up to the root complex that its
+/// switch could route back. `None` where only root may read that.
+pub fn ports_between(
+    node: &Topology,
+    facts: &HostFacts,
+    pair: &GpuWithNic,
+) -> Vec<(PciAddress, Option<bool>)> {
+    let of_gpu = node.pci.ancestors(pair.gpu.address).0;
+    let of_nic = node.pci.ancestors(pair.at).0;
+    let Some(common) = of_gpu.iter().find(|bridge| of_nic.contains(bridge)) else {
+        return Vec::new();
+    };
+    let translates = facts.functions.get(&pair.at).is_some_and(|nic| nic.has_ats);
     let below = |all: &[PciAddress]| {
-        all.iter()
-            .copied()
-            .take_while(|bridge| bridge != common)
-            .collect::<Vec<_>>()
+        let below = all.iter().take_while(|bridge| *bridge != common);
+        let redirects = |bridge| Some(facts.functions.get(bridge)?.redirects(translates));
+        below.map(|bridge| (*bridge, redirects(bridge))).collect()
     };
-    Some([below(&of_a), below(&of_b)].concat())
+    let (of_gpu, of_nic): (Vec<_>, Vec<_>) = (below(&of_gpu), below(&of_nic));
+    [of_gpu, of_nic].concat()
 }
 
-fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
-    facts.functions.get(&address)?.config
-}
-
-/// True: the port sends packets up to the root complex that its switch could route back.
-pub fn redirects(config: ConfigSpace) -> bool {
-    config.acs.is_some_and(|acs| {
-        acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0
+pub fn acs(subject: &Examined) -> Judged {
+    let (facts, pairs) = (subject.facts?, pairs(subject));
+    if pairs.is_empty() {
+        return None;
+    }
+    if facts.is_virtual {
+        return one(ok(
+            "a guest's bridges tell nothing of the host's: not judged",
+        ));
+    }
+    let mut ports: BTreeMap<PciAddress, Option<bool>> = BTreeMap::new();
+    for pair in pairs.iter().filter(|pair| pair.path <= PathType::Pxb) {
+        for (port, redirects) in ports_between(&subject.plan.node, facts, pair) {
+            let known = ports.entry(port).or_default();
+            *known = redirects.max(*known);
+        }
+    }
+    let read = ports.values().flatten().count();
+    let redirecting = ports.iter().filter(|(_, of)| **of == Some(true));
+    let redirecting: Vec<String> = redirecting.map(|(port, _)| port.to_string()).collect();
+    one(match redirecting.first() {
+        Some(first) => warn(format!(
+            "ports {} between GPUs and NICs send packets up to the root complex that could turn in the switch",
+            listed(&redirecting)
+        ))
+        .about(first),
+        None if ports.is_empty() => {
+            ok("no GPU and its NIC share a switch: redirection costs nothing")
+        }
+        None if read > 0 => {
+            let ports = counted(read, "port");
+            ok(format!("{ports} between GPUs and NICs: none redirects"))
+        }
+        None if facts.is_live => note("only root may read the ports' configuration: not judged"),
+        None => return None,
     })
-}
-
-fn shown(acs: u16) -> String {
-    [
-        "SrcValid",
-        "TransBlk",
-        "ReqRedir",
-        "CmpltRedir",
-        "UpstreamFwd",
-        "EgressCtrl",
-        "DirectTrans",
-    ]
-    .iter()
-    .enumerate()
-    .filter(|(bit, _)| acs & 1 << bit != 0)
-    .map(|(_, name)| format!("{name}+"))
-    .collect::<Vec<_>>()
-    .join(" ")
-}
-
-fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
-    pairs(subject)
-        .into_iter()
-        .filter(|pair| pair.path <= PathType::Pxb)
-        .collect()
-}
-
-pub fn acs(subject: &Examined) -> Verdicts {
-    let Some(facts) = subject.facts else {
-        return Vec::new();
-    };
-    let node = &*subject.plan.node;
-    if self::pairs(subject).is_empty() {
-        return Vec::new();
-    }
-    let pairs = behind_a_switch(subject);
-    if facts.is_virtual || pairs.is_empty() {
-        let text = if facts.is_virtual {
-            "a guest's bridges tell nothing of the host's: not judged"
-        } else {
-            "no GPU and its NIC share a switch: redirection costs nothing"
-        };
-        return vec![ok(text)];
-    }
-    let (mut asked, mut read) = (BTreeSet::new(), BTreeSet::new());
-    let mut redirecting: BTreeMap<PciAddress, u16> = BTreeMap::new();
-    for pair in &pairs {
-        let Some(address) = pair.nic.address else {
-            continue;
-        };
-        let translates = config(facts, address).is_some_and(|nic| nic.has_ats());
-        for bridge in bridges_between(node, pair.gpu.address, address).unwrap_or_default() {
-            asked.insert(bridge);
-            let Some(space) = config(facts, bridge) else {
-                continue;
-            };
-            read.insert(bridge);
-            let acs = space.acs.unwrap_or_default();
-            // as on a host of virtual machines: what is translated goes directly
-            let is_a_hosts = translates && acs & DIRECT_TRANSLATED != 0;
-            if redirects(space) && !is_a_hosts {
-                redirecting.insert(bridge, acs);
-            }
-        }
-    }
-    if asked.is_empty() {
-        return vec![ok(
-            "the bus shows no switch between GPUs and NICs: not judged",
-        )];
-    }
-    if read.is_empty() {
-        return if facts.is_live {
-            vec![note(
-                "only root may read the ports' configuration: not judged",
-            )]
-        } else {
-            Vec::new()
-        };
-    }
-    if redirecting.is_empty() {
-        return vec![ok(format!(
-            "{} between GPUs and NICs: none redirects",
-            counted(read.len(), "port")
-        ))];
-    }
-    let names: Vec<String> = redirecting.keys().map(ToString::to_string).collect();
-    vec![warn(format!(
-        "ports {} between GPUs and NICs send packets up to the root complex that could turn in the switch: {}",
-        listed(&names),
-        shown(redirecting.values().next().copied().unwrap_or_default())
-    )).about(&names[0])]
-}
-
-pub fn ats(subject: &Examined) -> Verdicts {
-    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
-        return Vec::new();
-    };
-    let read: BTreeMap<PciAddress, ConfigSpace> = behind_a_switch(subject)
-        .iter()
-        .filter_map(|pair| Some((pair.nic.address?, config(facts, pair.nic.address?)?)))
-        .collect();
-    let with: Vec<String> = read
-        .iter()
-        .filter(|(_, space)| space.has_ats())
-        .map(|(address, _)| address.to_string())
-        .collect();
-    match (read.is_empty(), with.is_empty()) {
-        (true, _) => Vec::new(),
-        (false, true) => vec![ok(format!(
-            "{} behind switches: off",
-            counted(read.len(), "NIC")
-        ))],
-        (false, false) => {
-            let text = "on, though the machine is no guest: right on a host of virtual machines";
-            vec![advice(format!("NICs {}: {text}", listed(&with)))]
-        }
-    }
 }
 
 /// True if the IOMMU translates the function's accesses (`iommu_group/type`).
@@ -195,146 +112,57 @@ pub fn is_translated(node: &Topology, address: PciAddress) -> Option<bool> {
 
 /// True if translation is a detour: not on Arm, since its SMMU is made for that, nor in a guest.
 pub fn translation_hurts(subject: &Examined) -> bool {
-    let arch = subject
-        .plan
-        .node
-        .processor
-        .as_ref()
-        .map(|processor| processor.arch);
+    let processor = subject.plan.node.processor.as_ref();
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
-    arch == Some(Arch::X86) && !is_virtual
+    processor.is_some_and(|processor| processor.arch == Arch::X86) && !is_virtual
 }
 
-pub fn iommu(subject: &Examined) -> Verdicts {
+pub fn iommu(subject: &Examined) -> Judged {
     let node = &*subject.plan.node;
-    let all: BTreeSet<PciAddress> = pairs(subject)
-        .into_iter()
-        .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address])
-        .flatten()
-        .collect();
-    let translated: Vec<String> = all
-        .iter()
-        .filter(|address| is_translated(node, **address) == Some(true))
-        .map(ToString::to_string)
-        .collect();
-    let direct = all
-        .iter()
-        .filter(|address| is_translated(node, **address) == Some(false))
-        .count();
-    if translated.is_empty() {
-        return or_ok(
-            Vec::new(),
-            (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")),
-        );
-    }
-    let kind = node
-        .pci
-        .iter()
-        .find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
+    let pairs = pairs(subject).into_iter();
+    let all: BTreeSet<PciAddress> = pairs.flat_map(|pair| [pair.gpu.address, pair.at]).collect();
+    let of = |is: bool| {
+        let addresses = all
+            .iter()
+            .filter(move |at| is_translated(node, **at) == Some(is));
+        addresses.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (direct, translated) = (of(false).len(), of(true));
+    let Some(first) = translated.first() else {
+        let good = format!("{direct} GPUs and NICs: not translated");
+        return or_ok(Vec::new(), (direct > 0).then_some(good));
+    };
     let text = format!(
-        "GPUs and NICs {}: their DMA is translated (type {})",
-        listed(&translated),
-        kind.unwrap_or("DMA")
+        "GPUs and NICs {}: their DMA is translated",
+        listed(&translated)
     );
-    vec![if translation_hurts(subject) {
-        warn(text).about(&translated[0])
+    one(if translation_hurts(subject) {
+        warn(text).about(first)
     } else {
         note(format!(
             "{text}, which an Arm processor and a guest may want"
         ))
-    }]
+    })
 }
 
-pub fn iommu_group(subject: &Examined) -> Verdicts {
-    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
-        return Vec::new();
-    };
-    let group = |address: PciAddress| {
-        facts
-            .functions
-            .get(&address)
-            .and_then(|Function { iommu_group, .. }| iommu_group.clone())
-    };
-    let (mut apart, mut together) = (Vec::new(), 0);
-    for pair in behind_a_switch(subject) {
-        let Some(address) = pair.nic.address else {
-            continue;
-        };
-        match (group(pair.gpu.address), group(address)) {
-            (Some(gpu), Some(nic)) if gpu != nic => {
-                apart.push(format!(
-                    "GPU {} ({gpu}) and {} ({nic})",
-                    pair.index, pair.nic.name
-                ));
-            }
-            (Some(_), Some(_)) => together += 1,
-            _ => {}
-        }
-    }
-    match (apart.is_empty(), together) {
-        (true, 0) => Vec::new(),
-        (true, _) => vec![ok(format!(
-            "{together} pairs behind switches share a group"
-        ))],
-        (false, _) => {
-            let text = "in groups of their own, so a port between them isolates";
-            vec![note(format!("{}: {text}", listed(&apart)))]
-        }
-    }
-}
-
-fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
-    let Some(facts) = subject.facts else {
-        return Vec::new();
-    };
-    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> = pairs(subject)
-        .into_iter()
+pub fn relaxed_ordering(subject: &Examined) -> Judged {
+    let facts = subject.facts?;
+    let nics: BTreeMap<String, bool> = pairs(subject)
+        .iter()
         .filter_map(|pair| {
-            let space =
-                config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
-            Some((pair.nic.name.as_str(), (pair.nic, space)))
+            let is_relaxed = facts.functions.get(&pair.at)?.is_relaxed?;
+            Some((pair.nic.name.to_string(), is_relaxed))
         })
         .collect();
-    nics.into_values().collect()
-}
-
-pub fn read_request(subject: &Examined) -> Verdicts {
-    /// The value that sichek expects (components/infiniband/checker/pcie_mrr.go).
-    const WANTED: u32 = 4096;
-    let nics = controls(subject);
-    let smaller: Vec<String> = nics
-        .iter()
-        .filter_map(|(nic, space)| Some((nic, space.read_request()?)))
-        .filter(|(_, bytes)| *bytes < WANTED)
-        .map(|(nic, bytes)| format!("{} {bytes}", nic.name))
-        .collect();
-    match (nics.is_empty(), smaller.is_empty()) {
-        (true, _) => Vec::new(),
-        (_, true) => vec![ok(format!(
-            "{}: {WANTED} bytes",
-            counted(nics.len(), "NIC")
-        ))],
-        _ => vec![advice(format!(
-            "less than {WANTED} bytes: {}",
-            listed(&smaller)
-        ))],
-    }
-}
-
-pub fn relaxed_ordering(subject: &Examined) -> Verdicts {
-    let nics = controls(subject);
-    let strict: Vec<String> = nics
-        .iter()
-        .filter(|(_, space)| space.is_relaxed() == Some(false))
-        .map(|(nic, _)| nic.name.to_string())
-        .collect();
+    let strict = nics.iter().filter(|(_, is_relaxed)| !**is_relaxed);
+    let strict: Vec<String> = strict.map(|(nic, _)| nic.clone()).collect();
     let text = format!("NICs {}: packets must keep their order", listed(&strict));
-    match (nics.len(), strict.len()) {
-        (0, _) => Vec::new(),
-        (all, 0) => vec![ok(format!("{}: allowed", counted(all, "NIC")))],
+    one(match (nics.len(), strict.len()) {
+        (0, _) => return None,
+        (all, 0) => ok(format!("{}: allowed", counted(all, "NIC"))),
         (all, few) if few * 2 < all => {
-            vec![warn(format!("{text}, and most others need not")).about(&strict[0])]
+            warn(format!("{text}, and most others need not")).about(&strict[0])
         }
-        _ => vec![advice(text)],
-    }
+        _ => advice(text),
+    })
 }

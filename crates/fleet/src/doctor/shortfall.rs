@@ -1,68 +1,50 @@
 //! Devices of a known machine that this node lacks.
 
+use super::facts::Missing;
 use nic_placement_core::topology::{PciAddress, Topology};
-use nic_placement_node::platform::recognise::{
-    Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, is_stated,
-};
-use nic_placement_node::platform::{MODELS, Model};
-use std::collections::BTreeSet;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
-    /// `GPU`, or the name that the NIC has in the model
-    pub what: String,
-    pub address: PciAddress,
-}
+use nic_placement_node::platform::Model;
+use nic_placement_node::platform::recognise::{carries_the_fabric, gpu_addresses, is_stated};
 
 /// GPUs and fabric NICs of `model` that the node lacks, at addresses that its sources state.
 ///
 /// A node with no GPU at its place may be another instance type: it lacks nothing.
-pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
+pub(crate) fn missing(
+    live: &Topology,
+    model: &Model,
+    is_on_the_bus: &dyn Fn(PciAddress) -> bool,
+) -> Vec<Missing> {
     let Some(known) = model.topology().filter(|_| model.addresses) else {
         return Vec::new();
     };
-    let here = gpu_addresses(live);
-    let gpus = gpu_addresses(&known);
+    let (here, gpus) = (gpu_addresses(live), gpu_addresses(&known));
     if !here.is_empty() && gpus.is_disjoint(&here) {
         return Vec::new();
     }
-    let gpus = gpus
-        .into_iter()
-        .filter(|gpu| !here.contains(gpu))
-        .map(|address| Missing {
-            what: "GPU".to_string(),
-            address,
-        });
+    let gpus = gpus.difference(&here).map(|gpu| ("GPU".to_string(), *gpu));
+    let is_here = |address| live.nics.iter().any(|other| other.address == address);
     let nics = known
         .nics
         .iter()
-        .filter(|nic| {
-            let is_here = live.nics.iter().any(|other| other.address == nic.address);
-            carries_the_fabric(nic) && is_stated(nic, model) && !is_here
+        .filter(|nic| carries_the_fabric(nic) && is_stated(nic, model) && !is_here(nic.address))
+        .filter_map(|nic| Some((nic.name.to_string(), nic.address?)));
+    gpus.chain(nics)
+        .map(|(what, address)| Missing {
+            what,
+            address,
+            is_on_the_bus: is_on_the_bus(address),
         })
-        .filter_map(|nic| {
-            Some(Missing {
-                what: nic.name.to_string(),
-                address: nic.address?,
-            })
-        });
-    gpus.chain(nics).collect()
-}
-
-/// The number of GPUs of this product, if all known machines of that name that may be this node
-/// have as many.
-pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
-    let counts: BTreeSet<usize> = MODELS
-        .iter()
-        .filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model))
-        .map(|model| model.gpus)
-        .collect();
-    counts.first().copied().filter(|_| counts.len() == 1)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nic_placement_node::platform::MODELS;
+
+    fn lacking(live: &Topology, model: &Model) -> Vec<(String, PciAddress)> {
+        let missing = missing(live, model, &|_| true).into_iter();
+        missing.map(|of| (of.what, of.address)).collect()
+    }
 
     fn dgx() -> (&'static Model, Topology) {
         let model = MODELS.iter().find(|model| model.name == "dgx-h100");
@@ -73,30 +55,19 @@ mod tests {
     #[test]
     fn a_machine_that_is_as_its_model_lacks_nothing_and_one_without_a_gpu_and_a_nic_lacks_those() {
         let (model, mut live) = dgx();
-        assert_eq!(missing(&live, model), []);
+        assert_eq!(lacking(&live, model), []);
         let gpu = live.gpus.remove(2).address;
         let nic = live.nics.remove(0);
-        let lacking = missing(&live, model).into_iter();
-        let lacking: Vec<_> = lacking.map(|of| (of.what, of.address)).collect();
         let nic = (nic.name.to_string(), nic.address.unwrap());
-        assert_eq!(lacking, [("GPU".to_string(), gpu), nic]);
+        assert_eq!(lacking(&live, model), [("GPU".to_string(), gpu), nic]);
         // other addresses are another machine
         live.gpus.iter_mut().for_each(|gpu| gpu.address.domain += 1);
         live.nics.clear();
-        assert_eq!(missing(&live, model), []);
+        assert_eq!(lacking(&live, model), []);
     }
 
     #[test]
-    fn a_product_tells_how_many_gpus_it_has_and_another_name_does_not() {
-        let (_, live) = dgx();
-        let of = |product: &str| {
-            let dmi = Dmi {
-                product: Some(product.into()),
-                ..Dmi::default()
-            };
-            gpus_of_the_product(&dmi, &live)
-        };
-        assert_eq!((of("DGXH100"), of("A desk")), (Some(8), None));
+    fn a_guest_of_a_cloud_is_known_by_its_model() {
         let clouds = MODELS.iter().filter(|model| model.is_a_clouds());
         let clouds: Vec<&str> = clouds.map(|model| model.name).collect();
         assert!(clouds.contains(&"aws-p5") && !clouds.contains(&"dgx-h100"));

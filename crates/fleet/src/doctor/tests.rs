@@ -7,8 +7,8 @@ pub(crate) mod played;
 mod users;
 mod world;
 
-use super::reason;
 use super::table::{CHECKS, Check, PAGE, codes, widest_code};
+use super::{plain, reason};
 use crate::audit::report::{Finding, Level};
 use cases::Case;
 use nic_placement_node::platform::MODELS;
@@ -138,7 +138,7 @@ fn a_reason_names_what_fails_and_nothing_else() {
         fail("nic-broken", Some("mlx5_4:1")),
         fail("pcie-link", Some("0000:18:00.0")),
     ];
-    let line = "nic-placement: nic-broken mlx5_4:1, pcie-link 0000:18:00.0";
+    let line = "nic-broken mlx5_4:1, pcie-link 0000:18:00.0";
     assert_eq!(reason(&findings).as_deref(), Some(line));
 }
 
@@ -148,7 +148,7 @@ fn a_reason_is_short_and_plain_whatever_devices_are_called() {
     for count in [1, 2, 9, 40] {
         for name in ["mlx5_0:1", &odd, &"x".repeat(300)] {
             let findings = (0..count).map(|_| fail("nic-broken", Some(name)));
-            let line = reason(&findings.collect::<Vec<_>>()).unwrap();
+            let line = plain(&reason(&findings.collect::<Vec<_>>()).unwrap());
             assert!(line.len() < 100 && line.starts_with("nic-placement: nic-broken"));
             let is_plain = |letter: char| letter.is_ascii_graphic() || letter == ' ';
             assert!(line.chars().all(is_plain), "{line}");

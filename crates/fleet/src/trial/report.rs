@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub const FORMAT: &str = "nic-placement trial";
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialReport {
@@ -45,7 +45,6 @@ pub struct TriedWay {
     pub near: Near,
     /// the same without placement
     pub near_without: Near,
-    pub memory: BTreeMap<String, usize>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,8 +70,6 @@ pub struct Effect {
     pub not_tried: Option<String>,
     /// by `near`, `default` and `far`, and by round, if it gave one
     pub figures: BTreeMap<String, BTreeMap<usize, f64>>,
-    /// bytes by each NIC of both nodes, in each side's first round
-    pub bytes: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// The median, and from ten figures on its interval of 98 % confidence (docs/measure.md).
@@ -142,10 +139,8 @@ pub fn read(text: &[u8]) -> Result<TrialReport, String> {
 }
 
 pub fn faults(report: &TrialReport) -> Vec<String> {
-    let is_nothing = report
-        .witnesses
-        .iter()
-        .all(|witness| witness.not_tried.is_some())
+    let mut witnesses = report.witnesses.iter();
+    let is_nothing = witnesses.all(|witness| witness.not_tried.is_some())
         && report.ways.iter().all(|way| way.judged() == 0);
     let is_uuid = |word: &str| word.starts_with("GPU-") && word.len() >= 40;
     let text = serde_json::to_string(report).unwrap_or_default();
@@ -183,47 +178,23 @@ impl TrialReport {
         page += &format!("{} {nodes}; {}.\n\n", self.nodes, joined(releases, ", "));
         page +=
             "| other program's picture of the node | facts compared | otherwise |\n|---|---|---|\n";
-        page.extend(self.witnesses.iter().map(
-            |Witness {
-                 program,
-                 not_tried,
-                 compared,
-                 differences,
-             }| {
-                if let Some(why) = not_tried {
-                    return untried(&cell(program), why, 3);
-                }
-                let differences = differences.iter().map(|of| {
-                    format!(
-                        "{}: {} here, {} there",
-                        cell(&of.what),
-                        cell(&of.ours),
-                        cell(&of.theirs)
-                    )
-                });
-                let differences = match joined(differences, "; ") {
-                    none if none.is_empty() => "none".to_string(),
-                    some => some,
-                };
-                row([cell(program), compared.to_string(), differences])
-            },
-        ));
+        page.extend(self.witnesses.iter().map(|witness| {
+            let program = cell(&witness.program);
+            if let Some(why) = &witness.not_tried {
+                return untried(&program, why, 3);
+            }
+            let differences = witness.differences.iter().map(|of| cell(of));
+            let mut differences = joined(differences, "; ");
+            if differences.is_empty() {
+                differences = "none".to_string();
+            }
+            row([program, witness.compared.to_string(), differences])
+        }));
         page += "\n| way to start tasks | tasks | driver agrees | other order | otherwise | not asked | bound as set | on the GPU's \
                  NUMA node | without placement |\n|---|---|---|---|---|---|---|---|---|\n";
         page.extend(self.ways.iter().map(TriedWay::row));
         page += "\n| program | near | as Slurm starts it | far | unit |\n|---|---|---|---|---|\n";
         page.extend(self.effects.iter().map(Effect::row));
-        if self.effects.iter().any(|effect| !effect.bytes.is_empty()) {
-            page += "\n| program | side | MB that left by each NIC |\n|---|---|---|\n";
-        }
-        for Effect { program, bytes, .. } in &self.effects {
-            for (side, nics) in bytes {
-                let nics = nics
-                    .iter()
-                    .map(|(nic, sent)| format!("{} {:.1}", cell(nic), *sent as f64 / 1e6));
-                page += &row([cell(program), cell(side), joined(nics, ", ")]);
-            }
-        }
         page
     }
 }

@@ -1,19 +1,18 @@
 //! Tests of the comparisons and of the report.
 
 use super::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION, faults, middle, read};
-use super::witness::{Disagreement, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
-use nic_placement_core::topology::{PathType, PortState, Topology};
+use super::witness::{GpusBy, Witness};
+use nic_placement_core::topology::{PathType, Topology};
 use nic_placement_node::platform::model;
 use std::collections::BTreeMap;
 
-fn dgx() -> Topology {
-    model("dgx-h100").unwrap()
+fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<String>) {
+    let witness = Witness::of("lstopo", ours, theirs, by);
+    (witness.compared, witness.differences)
 }
 
-fn told(differences: &[Disagreement]) -> Vec<String> {
-    let all = differences.iter();
-    all.map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs))
-        .collect()
+fn dgx() -> Topology {
+    model("dgx-h100").unwrap()
 }
 
 /// One of these begins and ends so.
@@ -39,14 +38,14 @@ fn each_thing_that_another_program_says_otherwise_is_told() {
     theirs.stated_paths.insert((gpu, nic), PathType::Sys);
     let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
     assert_eq!(differences.len(), 1);
-    has(&told(&differences), "GPU 3 to mlx5_0: ", "/ SYS");
+    has(&differences, "GPU 3 to mlx5_0: ", "SYS there");
     theirs.gpus.pop();
     theirs.nics.pop();
     let (_, differences) = compare(&ours, &theirs, GpusBy::Position);
-    let told = told(&differences);
-    has(&told, "GPUs: 8 / 7", "");
+    let told = differences;
+    has(&told, "GPUs: 8 here, 7 there", "");
     has(&told, "NICs: ", "");
-    has(&told, "GPU 7: ", "/ none");
+    has(&told, "GPU 7: ", " none there");
 }
 
 #[test]
@@ -61,61 +60,13 @@ fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
     }
     theirs.nics.pop();
     let (compared, differences) = compare(&ours, &theirs, GpusBy::Nccl);
-    assert_eq!((told(&differences), compared), (Vec::new(), 1 + 8 + 8 * 13));
+    assert_eq!((differences, compared), (Vec::new(), 1 + 8 + 8 * 13));
     let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
-    has(&told(&differences), "GPU 0 to mlx5_3: NODE / PHB", "");
+    has(&differences, "GPU 0 to mlx5_3: NODE here, PHB there", "");
     let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
     theirs.stated_paths.insert((gpu, nic), PathType::Sys);
     let (_, differences) = compare(&ours, &theirs, GpusBy::Nccl);
-    assert_eq!(told(&differences), ["GPU 3 to mlx5_0: PHB / SYS"]);
-}
-
-#[test]
-fn the_ports_of_rdma_link_are_compared_by_state_and_interface() {
-    let mut ours = dgx();
-    ours.nics.truncate(2);
-    ours.nics[0].ports[0].netdev = Some("ib0".to_string());
-    ours.nics[0].ports[0].state = PortState::Active;
-    ours.nics[1].ports[0].state = PortState::Down;
-    let [one, other] = [0, 1].map(|nic: usize| ours.nics[nic].name.to_string());
-    let same = format!(
-        "link {one}/1 subnet_prefix fe80:0000:0000:0000 lid 1 state ACTIVE physical_state LINK_UP netdev ib0\n\
-         link {other}/1 state DOWN physical_state DISABLED\n"
-    );
-    assert_eq!(rdma_link(&ours, &same), (3, Vec::new()));
-    let (_, differences) = rdma_link(&ours, &same.replace("ACTIVE", "DOWN").replace("ib0", "ib7"));
-    let expected = [
-        format!("{one}:1's state: active / not active"),
-        format!("{one}:1's interface: ib0 / ib7"),
-    ];
-    assert_eq!(told(&differences), expected);
-    let soft = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n";
-    let (_, differences) = rdma_link(&ours, soft);
-    let expected = [
-        format!("{one}:1: a port / none"),
-        format!("{other}:1: a port / none"),
-        "rxe0:1: none / a port".to_string(),
-    ];
-    assert_eq!(told(&differences), expected);
-}
-
-#[test]
-fn the_gpus_of_nvidia_smi_are_compared_by_address_and_minor_and_no_uuid_is_told() {
-    let mut ours = dgx();
-    ours.gpus.truncate(2);
-    ours.gpus[0].uuid = Some("GPU-1a2b3c4d-0000-0000-0000-000000000000".to_string());
-    let address = ours.gpus[0].address.to_string().to_uppercase();
-    let text = format!(
-        "==NVSMI LOG==\nGPU 0000{address}\n    Product Name : H100\n    GPU UUID : GPU-ffffffff-0000-0000-0000-000000000000\n    \
-         Minor Number                          : 6\nGPU 00000000:99:00.0\n    Minor Number : 1\n"
-    );
-    let (compared, differences) = nvidia_smi_q(&ours, &text);
-    let told = told(&differences);
-    assert_eq!(compared, 5);
-    assert_eq!(told.len(), 3, "{told:?}");
-    has(&told[..1], "", "UUID: the same / another");
-    has(&told[1..], "", "minor: 0 / 6");
-    assert_eq!(told[2], "00000000:99:00.0: none / 00000000:99:00.0");
+    assert_eq!(differences, ["GPU 3 to mlx5_0: PHB here, SYS there"]);
 }
 
 #[test]
@@ -132,7 +83,6 @@ fn report() -> TrialReport {
         ("near".to_string(), [(1, 50.0), (2, 40.0)].into()),
         ("far".to_string(), [(1, 25.0), (2, 30.0)].into()),
     ]);
-    let bytes = [("mlx5_0:1".to_string(), 1_500_000_000)].into();
     TrialReport {
         format: FORMAT.to_string(),
         version: VERSION,
@@ -141,7 +91,10 @@ fn report() -> TrialReport {
         releases: [("Linux".to_string(), "6.8".to_string())].into(),
         witnesses: vec![
             Witness::not_tried("nvidia-smi topo -m", "no `nvidia-smi` here"),
-            Witness::of("lstopo", (90, Vec::new())),
+            Witness {
+                compared: 90,
+                ..Witness::of("lstopo", &dgx(), &dgx(), GpusBy::Address)
+            },
         ],
         ways: vec![TriedWay {
             command: "srun -n8 --gpus-per-task=1".to_string(),
@@ -157,7 +110,6 @@ fn report() -> TrialReport {
             program: "ib_write_bw".to_string(),
             unit: "Gb/s".to_string(),
             figures,
-            bytes: [("near".to_string(), bytes)].into(),
             not_tried: None,
         }],
         played: false,
@@ -188,7 +140,6 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
         "| lstopo | 90 | none |",
         "| `srun -n8 --gpus-per-task=1` | 8 | 7 | 0 | driver 0000:1b:00.0, we 0000:43:00.0 |  | 8 of 8 | 8 of 8 | 4 of 8 |",
         "| ib_write_bw | 45.0 | - | 27.5 (62 %) | Gb/s |",
-        "| ib_write_bw | near | mlx5_0:1 1500.0 |",
     ] {
         let mut lines = page.lines();
         assert!(lines.any(|other| other == line), "{line}: {page}");
@@ -211,9 +162,9 @@ fn a_report_that_cannot_be_taken_is_told_why() {
     let good = report();
     assert_eq!(faults(&good), Vec::<String>::new());
     assert_eq!(read(good.to_json().as_bytes()), Ok(good.clone()));
-    let newer = good.to_json().replace("\"version\": 1", "\"version\": 2");
+    let newer = good.to_json().replace("\"version\": 2", "\"version\": 3");
     for (text, why) in [
-        (&*newer, "version 2 of the report"),
+        (&*newer, "version 3 of the report"),
         ("{}", "no report of a trial"),
     ] {
         assert!(read(text.as_bytes()).unwrap_err().starts_with(why));

@@ -1,16 +1,8 @@
 //! Our picture of a node beside another program's.
 
-use nic_placement_core::topology::{GpuIndex, NicIndex, NicKind, PathType, PortState, Topology};
+use nic_placement_core::topology::{GpuIndex, NicIndex, NicKind, PathType, Topology};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disagreement {
-    /// `GPU 0 to mlx5_0`
-    pub what: String,
-    pub ours: String,
-    pub theirs: String,
-}
+use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
@@ -19,30 +11,91 @@ pub struct Witness {
     /// the reason why nothing was compared
     pub not_tried: Option<String>,
     pub compared: usize,
-    pub differences: Vec<Disagreement>,
+    /// `GPU 0 to mlx5_0: NODE here, SYS there`
+    pub differences: Vec<String>,
 }
 
 impl Witness {
     pub fn not_tried(program: &str, why: impl Into<String>) -> Witness {
-        let not_tried = Some(why.into());
         Witness {
-            not_tried,
-            ..Witness::of(program, (0, Vec::new()))
+            program: program.to_string(),
+            not_tried: Some(why.into()),
+            compared: 0,
+            differences: Vec::new(),
         }
     }
 
-    pub fn of(program: &str, (compared, differences): (usize, Vec<Disagreement>)) -> Witness {
-        let program = program.to_string();
-        Witness {
-            program,
+    /// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs; NICs by name.
+    pub fn of(program: &str, ours: &Topology, theirs: &Topology, by: GpusBy) -> Witness {
+        let mut witness = Witness {
+            program: program.to_string(),
             not_tried: None,
-            compared,
-            differences,
-        }
+            compared: 0,
+            differences: Vec::new(),
+        };
+        witness.compare(ours, theirs, by);
+        witness
     }
 
     pub fn agrees(&self) -> bool {
         self.not_tried.is_none() && self.differences.is_empty()
+    }
+
+    fn add(&mut self, what: impl FnOnce() -> String, ours: impl ToString, theirs: impl ToString) {
+        let (ours, theirs) = (ours.to_string(), theirs.to_string());
+        self.compared += 1;
+        if ours != theirs {
+            let what = what();
+            self.differences
+                .push(format!("{what}: {ours} here, {theirs} there"));
+        }
+    }
+
+    fn compare(&mut self, ours: &Topology, theirs: &Topology, by: GpusBy) {
+        self.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());
+        let rdma = |of: &Topology| {
+            let nics = of.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
+            let names: BTreeSet<&str> = nics.map(|nic| nic.name.as_str()).collect();
+            Vec::from_iter(names).join(",")
+        };
+        if by != GpusBy::Nccl {
+            self.add(|| "NICs".to_string(), rdma(ours), rdma(theirs));
+        }
+        // a matrix numbers no NUMA node: nodes are compared by their CPUs
+        let cpus = |of: &Topology, gpu: GpuIndex| {
+            let node = of.numa_node(of.numa_node_of(of.gpu(gpu).address)?)?;
+            (!node.cpus.is_empty()).then(|| node.cpus.to_string())
+        };
+        let path = |of: &Topology, gpu: GpuIndex, nic: NicIndex| {
+            let nic = of.nic(nic).address;
+            let path = nic.map(|nic| match of.path_type(of.gpu(gpu).address, nic) {
+                PathType::Node if by == GpusBy::Nccl => PathType::Phb.to_string(),
+                path => path.to_string(),
+            });
+            path.unwrap_or("unknown".to_string())
+        };
+        for (gpu, own) in ours.numbered_gpus() {
+            let there = match by {
+                GpusBy::Position => Some(gpu).filter(|gpu| gpu.0 < theirs.gpus.len()),
+                _ => theirs.gpu_index(own.address),
+            };
+            let Some(there) = there else {
+                self.add(|| format!("GPU {gpu}"), own.address, "none");
+                continue;
+            };
+            if let (Some(own), Some(other)) = (cpus(ours, gpu), cpus(theirs, there)) {
+                self.add(|| format!("CPUs of GPU {gpu}"), own, other);
+            }
+            for (nic, named) in ours.numbered_nics() {
+                if let Some(other) = theirs.nic_index(&named.name) {
+                    self.add(
+                        || format!("GPU {gpu} to {}", named.name),
+                        path(ours, gpu, nic),
+                        path(theirs, there, other),
+                    );
+                }
+            }
+        }
     }
 }
 
@@ -53,155 +106,4 @@ pub enum GpusBy {
     Nccl,
     /// positions: a matrix has no addresses
     Position,
-}
-
-#[derive(Default)]
-struct Comparison {
-    compared: usize,
-    differences: Vec<Disagreement>,
-}
-
-impl Comparison {
-    fn add(&mut self, what: impl FnOnce() -> String, ours: impl ToString, theirs: impl ToString) {
-        let (ours, theirs) = (ours.to_string(), theirs.to_string());
-        self.compared += 1;
-        if ours != theirs {
-            self.differences.push(Disagreement {
-                what: what(),
-                ours,
-                theirs,
-            });
-        }
-    }
-}
-
-/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs; NICs by name.
-pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
-    let mut all = Comparison::default();
-    all.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());
-    let rdma = |of: &Topology| {
-        let names: BTreeSet<String> = of
-            .nics
-            .iter()
-            .filter(|nic| nic.kind != NicKind::Ethernet)
-            .map(|nic| nic.name.to_string())
-            .collect();
-        Vec::from_iter(names).join(",")
-    };
-    if by != GpusBy::Nccl {
-        all.add(|| "NICs".to_string(), rdma(ours), rdma(theirs));
-    }
-    // a matrix numbers no NUMA node: nodes are compared by their CPUs
-    let cpus = |of: &Topology, gpu: GpuIndex| {
-        let node = of.numa_node(of.numa_node_of(of.gpu(gpu).address)?)?;
-        (!node.cpus.is_empty()).then(|| node.cpus.to_string())
-    };
-    let path = |of: &Topology, gpu: GpuIndex, nic: NicIndex| {
-        let nic = of.nic(nic).address;
-        let path = nic.map(|nic| match of.path_type(of.gpu(gpu).address, nic) {
-            PathType::Node if by == GpusBy::Nccl => PathType::Phb.to_string(),
-            path => path.to_string(),
-        });
-        path.unwrap_or("unknown".to_string())
-    };
-    for (gpu, own) in ours.numbered_gpus() {
-        let there = match by {
-            GpusBy::Position => Some(gpu).filter(|gpu| gpu.0 < theirs.gpus.len()),
-            _ => theirs.gpu_index(own.address),
-        };
-        let Some(there) = there else {
-            all.add(|| format!("GPU {gpu}"), own.address, "none");
-            continue;
-        };
-        if let (Some(own), Some(other)) = (cpus(ours, gpu), cpus(theirs, there)) {
-            all.add(|| format!("CPUs of GPU {gpu}"), own, other);
-        }
-        for (nic, named) in ours.numbered_nics() {
-            if let Some(other) = theirs.nic_index(&named.name) {
-                all.add(
-                    || format!("GPU {gpu} to {}", named.name),
-                    path(ours, gpu, nic),
-                    path(theirs, there, other),
-                );
-            }
-        }
-    }
-    (all.compared, all.differences)
-}
-
-/// The ports of `rdma link`, lines as `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth2` (rdma-link(8)).
-pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
-    let mut all = Comparison::default();
-    let mut theirs = BTreeMap::new();
-    for line in text.lines() {
-        let after = |name: &str| {
-            line.split_whitespace()
-                .skip_while(|word| *word != name)
-                .nth(1)
-        };
-        if let Some(port) = after("link") {
-            theirs.insert(port.replace('/', ":"), (after("state"), after("netdev")));
-        }
-    }
-    for (nic, port) in ours
-        .nics
-        .iter()
-        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa))
-        .flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)))
-    {
-        let name = format!("{}:{}", nic.name, port.number);
-        let Some((state, interface)) = theirs.remove(&name) else {
-            all.add(|| name, "a port", "none");
-            continue;
-        };
-        let active = |is: bool| if is { "active" } else { "not active" };
-        let ours = active(port.state == PortState::Active);
-        all.add(
-            || format!("{name}'s state"),
-            ours,
-            active(state == Some("ACTIVE")),
-        );
-        if let (Some(interface), Some(own)) = (interface, &port.netdev) {
-            all.add(|| format!("{name}'s interface"), own, interface);
-        }
-    }
-    theirs
-        .into_keys()
-        .for_each(|name| all.add(|| name, "none", "a port"));
-    (all.compared, all.differences)
-}
-
-/// The GPUs of `nvidia-smi -q`: a heading `GPU 00000000:1B:00.0`, then lines `Minor Number : 0` and `GPU UUID : GPU-…`.
-pub fn nvidia_smi_q(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
-    let mut all = Comparison::default();
-    let (mut at, mut seen) = (None, 0);
-    for line in text.lines() {
-        if let Some(heading) = line.strip_prefix("GPU ").map(str::trim) {
-            seen += 1;
-            at = heading
-                .parse()
-                .ok()
-                .and_then(|address| ours.gpu_index(address));
-            let found = at.map_or("none", |_| heading);
-            all.add(|| heading.to_string(), found, heading);
-        }
-        let (Some(gpu), Some((name, value))) = (at, line.split_once(" : ")) else {
-            continue;
-        };
-        let (gpu, value) = (ours.gpu(gpu), value.trim());
-        match (name.trim(), gpu.minor, &gpu.uuid) {
-            ("Minor Number", Some(minor), _) => {
-                all.add(|| format!("{}: minor", gpu.address), minor, value);
-            }
-            // the UUID itself stays on the node
-            ("GPU UUID", _, Some(uuid)) => {
-                let is_same = uuid.eq_ignore_ascii_case(value);
-                let same = if is_same { "the same" } else { "another" };
-                all.add(|| format!("{}: UUID", gpu.address), "the same", same);
-            }
-            _ => {}
-        }
-    }
-    all.add(|| "GPUs".to_string(), ours.gpus.len(), seen);
-    (all.compared, all.differences)
 }

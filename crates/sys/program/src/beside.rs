@@ -25,15 +25,11 @@ const PASSED_ON: [i32; 10] = [
     libc::SIGWINCH,
 ];
 
+#[derive(Clone, Copy)]
 pub struct Signals {
     held: libc::sigset_t,
     before: libc::sigset_t,
     ignored_children: bool,
-}
-
-pub struct Running {
-    child: Child,
-    held: libc::sigset_t,
 }
 
 impl Signals {
@@ -54,13 +50,12 @@ impl Signals {
         if result != 0 {
             return Err(io::Error::from_raw_os_error(result));
         }
-        // SAFETY: the call before has written it.
-        let before = unsafe { before.assume_init() };
         // SAFETY: the default disposition has no handler.  Where SIGCHLD is ignored, wait(2) tells no child's status.
         let old = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         Ok(Signals {
             held,
-            before,
+            // SAFETY: the call before has written it.
+            before: unsafe { before.assume_init() },
             ignored_children: old == libc::SIG_IGN,
         })
     }
@@ -75,59 +70,43 @@ impl Signals {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 
-    pub fn start(&self, command: &[OsString]) -> io::Result<Running> {
+    pub fn start(self, command: &[OsString]) -> io::Result<Child> {
         std::hint::black_box(&crate::CONSTRUCTOR);
         let [program, arguments @ ..] = command else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
         let mut command = Command::new(program);
         command.args(arguments);
-        let (before, ignored_children) = (self.before, self.ignored_children);
         let as_given = move || {
-            if ignored_children {
-                // SAFETY: this disposition has no handler.
-                unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-            }
             crate::restore();
-            // SAFETY: the set is written, and nothing is to be written back.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+            self.give_back();
             Ok(())
         };
         // SAFETY: it runs between fork and execve, takes no lock and allocates nothing: it calls signal(2), close(2) and
         // sigprocmask(2), which may be called there (signal-safety(7)).
         unsafe { command.pre_exec(as_given) };
-        Ok(Running {
-            child: command.spawn()?,
-            held: self.held,
-        })
-    }
-}
-
-impl Running {
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+        command.spawn()
     }
 
     /// Passes signals on until the program has ended.
-    pub fn wait(mut self) -> io::Result<ExitStatus> {
+    pub fn wait(self, mut child: Child) -> io::Result<ExitStatus> {
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
-            let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
+            // SAFETY: all zero is a valid siginfo_t.
+            let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
             // SAFETY: the set is written; the call writes at most one siginfo_t.
-            let signal = unsafe { libc::sigwaitinfo(&self.held, told.as_mut_ptr()) };
+            let signal = unsafe { libc::sigwaitinfo(&self.held, &mut told) };
             if signal == -1 {
                 match io::Error::last_os_error() {
                     error if error.kind() == io::ErrorKind::Interrupted => continue,
                     error => return Err(error),
                 }
             }
-            // SAFETY: it was zero, which is valid, before the call wrote it.
-            let told = unsafe { told.assume_init() };
             // SAFETY: a process's signal has a sender; of others the bytes are read and not used.
             let sender = unsafe { told.si_pid() };
-            let child = self.child.id() as i32;
+            let child = child.id() as i32;
             // include/uapi/asm-generic/siginfo.h: what processes send has a code of 0 or less
             if signal != libc::SIGCHLD && told.si_code <= 0 && sender != child {
                 // SAFETY: no memory is touched.  The child has not been waited for, so its number is still its own.

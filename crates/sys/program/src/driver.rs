@@ -22,17 +22,9 @@ const NO_DEVICE: c_int = 100;
 pub struct DriverAnswer {
     /// as the library numbers itself: 12040 is CUDA 12.4
     pub version: Option<i32>,
-    /// in the driver's order; the first 256
-    pub devices: Vec<DriverDevice>,
-}
-
-#[derive(Default)]
-pub struct DriverDevice {
-    /// PCI address, as the driver writes it
-    pub address: String,
-    /// `GPU-` and 32 digits; of a MIG instance its own number (cuda.h, `cuDeviceGetUuid_v2`)
-    pub uuid: Option<String>,
-    pub name: Option<String>,
+    /// in the driver's order, the first 256: the PCI address as the driver writes it; `GPU-` and 32 digits, of a MIG instance
+    /// its own number (cuda.h, `cuDeviceGetUuid_v2`), and the name, where the driver was asked
+    pub devices: Vec<(String, Option<String>, Option<String>)>,
 }
 
 /// Reason why a driver does not answer.
@@ -103,7 +95,7 @@ macro_rules! functions {
 
         #[allow(non_snake_case, reason = "the library's own names")]
         impl $table {
-            fn of(library: &crate::driver::Library) -> Result<$table, crate::driver::DriverError> {
+            fn of(library: &Library) -> Result<$table, DriverError> {
                 Ok($table {
                     $(
                         // SAFETY: the types are those of the header that the table names.
@@ -113,11 +105,11 @@ macro_rules! functions {
             }
 
             $(
-                unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), crate::driver::DriverError> {
+                unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), DriverError> {
                     // SAFETY: the caller's.
                     match unsafe { (self.$name)($($argument),*) } {
                         0 => Ok(()),
-                        number => Err(crate::driver::DriverError::Call(stringify!($name), number)),
+                        number => Err(DriverError::Call(stringify!($name), number)),
                     }
                 }
             )*

@@ -10,7 +10,7 @@
 //!
 //! [`ask_drivers`] loads the vendors' libraries, which no other process of ours does.
 //!
-//! [`try_lock`] and [`terminal_columns`] are what the tool alone asks of the system.
+//! [`try_lock`] and [`terminal_size`] are what the tool alone asks of the system.
 //!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
@@ -20,16 +20,17 @@ mod driver;
 mod lock;
 mod terminal;
 
-pub use beside::{Running, Signals};
-pub use driver::{DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
+pub use beside::Signals;
+pub use driver::{DriverAnswer, DriverError, ask_drivers, copies};
 pub use lock::try_lock;
-pub use terminal::{terminal_columns, terminal_lines};
+pub use terminal::terminal_size;
 
-use std::ffi::{CString, OsStr, OsString, c_char, c_int};
+use std::ffi::{OsString, c_int};
 use std::io;
 use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// True if SIGPIPE was ignored when this program was started.
@@ -71,39 +72,24 @@ pub fn given_socket(number: c_int) -> io::Result<UnixStream> {
     Ok(unsafe { UnixStream::from_raw_fd(copy) })
 }
 
-/// Becomes `command`, found in `PATH` by execvp(3), with this environment; returns only if that fails.
+/// Becomes `command`, found in `PATH` by execvp(3), with this environment, of which the first of one name counts, as for
+/// getenv(3); returns only if that fails.
 pub fn become_program(command: &[OsString], environment: &[(OsString, OsString)]) -> io::Error {
     // naming it keeps the linker from leaving it out
     std::hint::black_box(&CONSTRUCTOR);
-    let words: Result<Vec<CString>, _> = command
-        .iter()
-        .map(|word| CString::new(word.as_bytes()))
-        .collect();
-    let variable = |(name, value): &(OsString, OsString)| {
-        let parts = [
-            name.as_bytes(),
-            OsStr::new("=").as_bytes(),
-            value.as_bytes(),
-        ];
-        CString::new(parts.concat())
+    let [program, arguments @ ..] = command else {
+        return io::Error::from(io::ErrorKind::InvalidInput);
     };
-    let variables: Result<Vec<CString>, _> = environment.iter().map(variable).collect();
-    let (words, variables) = match (words, variables) {
-        (Ok(words), Ok(variables)) if !words.is_empty() => (words, variables),
-        _ => return io::Error::from(io::ErrorKind::InvalidInput),
+    let variables = environment.iter().rev().cloned();
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(variables);
+    let as_given = || {
+        restore();
+        Ok(())
     };
-    let pointers = |texts: &[CString]| -> Vec<*const c_char> {
-        texts
-            .iter()
-            .map(|text| text.as_ptr())
-            .chain([std::ptr::null()])
-            .collect()
-    };
-    let (arguments, environment) = (pointers(&words), pointers(&variables));
-    restore();
-    // SAFETY: both arrays end with NULL and hold texts that end with NUL, which live until the call returns, if it does.
-    unsafe { libc::execvpe(words[0].as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
-    io::Error::last_os_error()
+    // SAFETY: this process runs it, before execve.
+    unsafe { command.pre_exec(as_given) };
+    command.exec()
 }
 
 fn restore() {

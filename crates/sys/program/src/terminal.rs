@@ -3,26 +3,15 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// `None` if the descriptor is no terminal, or the terminal reports 0.
-pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
-    Some(size(of)?.ws_col).filter(|columns| *columns > 0)
-}
-
-/// As [`terminal_columns`].
-pub fn terminal_lines(of: BorrowedFd) -> Option<u16> {
-    Some(size(of)?.ws_row).filter(|lines| *lines > 0)
-}
-
-fn size(of: BorrowedFd) -> Option<libc::winsize> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
+/// Columns and lines; `None` if the descriptor is no terminal, or the terminal reports 0.
+pub fn terminal_size(of: BorrowedFd) -> [Option<u16>; 2] {
+    // SAFETY: TIOCGWINSZ writes one `winsize`, for which all zero is valid; the borrow keeps the descriptor open.
+    let size: libc::winsize = unsafe {
+        let mut size = std::mem::zeroed();
+        libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size);
+        size
     };
-    // SAFETY: TIOCGWINSZ writes one `winsize`; the borrow keeps the descriptor open.
-    let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    (done == 0).then_some(size)
+    [size.ws_col, size.ws_row].map(|number| (number > 0).then_some(number))
 }
 
 #[cfg(test)]
@@ -33,8 +22,8 @@ mod tests {
     #[test]
     fn what_is_no_terminal_has_no_columns() {
         assert_eq!(
-            terminal_columns(std::fs::File::open("/dev/null").unwrap().as_fd()),
-            None
+            terminal_size(std::fs::File::open("/dev/null").unwrap().as_fd()),
+            [None; 2]
         );
     }
 }

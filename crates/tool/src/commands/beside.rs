@@ -38,8 +38,8 @@ pub(super) fn run<B, W>(
         ));
     }));
     let before = guarded(before);
-    let running = match signals.start(program) {
-        Ok(running) => running,
+    let child = match signals.start(program) {
+        Ok(child) => child,
         Err(error) if is_shortage(&error) => {
             tell(&format!(
                 "{command}: no process can be started ({error}): CMD runs alone"
@@ -49,10 +49,9 @@ pub(super) fn run<B, W>(
         }
         Err(error) => return Err(not_started(program, &error)),
     };
-    let pid = running.pid();
-    let watched = before.and_then(|before| guarded(|| started(before, pid)));
-    let status = running
-        .wait()
+    let watched = before.and_then(|before| guarded(|| started(before, child.id())));
+    let status = signals
+        .wait(child)
         .map_err(|error| format!("{command}: cannot wait for CMD: {error}"))?;
     let status = status_of(status);
     watched.and_then(|watched| guarded(|| ended(watched, status)));

@@ -18,8 +18,8 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
-use nic_placement_fleet::audit::report::{Finding, Level};
-use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
+use nic_placement_fleet::audit::report::{Finding, Level, Report};
+use nic_placement_fleet::doctor::facts::{Caller, Installation};
 use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
@@ -29,7 +29,6 @@ use nic_placement_node::discover::Scope;
 use nic_placement_node::discover::root::Author;
 use nic_placement_sys as sys;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,9 +41,8 @@ const FAIL: u8 = 4;
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
 ///
-/// Answers before a step does. Each line is ok, note (may be meant so, or is not known), warn (put it right) or fail (this node
-/// is worse than its kind: drain it). An idle GPU's slow link, a port that is down on all cards alike, a guest without ACS and
-/// a container without /etc are no faults. Root learns more: users may not read all of a PCI function's configuration.
+/// Each line is ok, note (may be meant so, or is not known), warn (put it right) or fail (this node is worse than its kind:
+/// drain it). Root learns more: users may not read all of a PCI function's configuration.
 ///
 /// Ends with 0 at worst with a note, 3 with a warn, 4 with a fail; with 1 where no check could be made, and 2 where the command
 /// line was not understood.
@@ -66,9 +64,6 @@ pub(super) struct CheckOptions {
     /// this file, with what it includes, instead of the one that Slurm reads
     #[arg(long, value_name = "FILE", help_heading = LOOKED_AT)]
     plugstack: Option<PathBuf>,
-    /// what srun --version prints, instead of asking it
-    #[arg(long, value_name = "TEXT", help_heading = LOOKED_AT)]
-    slurm: Option<String>,
     /// a variable to look at, instead of this environment; again for more
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append, help_heading = LOOKED_AT)]
     variable: Vec<String>,
@@ -86,8 +81,8 @@ pub(super) struct CheckOptions {
     /// nothing, or one line with what fails, for HealthCheckProgram and a drain reason
     #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
     health: bool,
-    /// begin the output with an empty line once the admin's settings are read: of --health, for its own process
-    #[arg(long, hide = true, requires = "json")]
+    /// print as --json, behind an empty line once the admin's settings are read: of --health, for its own process
+    #[arg(long, hide = true, requires = "health")]
     settled: bool,
     /// the folder of the lock of --health, instead of the node file's: for a check beside this node's own
     #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
@@ -112,28 +107,6 @@ pub(super) struct CheckOptions {
 }
 
 impl CheckOptions {
-    fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = self.node.arguments();
-        let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
-        if let Some(file) = &self.plugstack {
-            add("--plugstack", file.into());
-        }
-        for (name, values) in [
-            ("--slurm", self.slurm.as_slice()),
-            ("--variable", &self.variable),
-            ("--off", &self.off),
-            ("--only", &self.only),
-        ] {
-            values.iter().for_each(|value| add(name, value.into()));
-        }
-        // these two fail nowhere, and the programs that they ask may wait for much that is no hardware
-        if self.only.is_empty() {
-            add("--off", Check::RELEASE.into());
-            add("--off", Check::NEIGHBOURS.into());
-        }
-        arguments
-    }
-
     /// The folder of --health's lock: beside the node file, for root. A described node has no hardware to wait for.
     fn folder_of_the_lock(&self) -> Option<PathBuf> {
         let beside = PathBuf::from(NodeFileUse::default().path);
@@ -163,26 +136,28 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         page.line(format!("{}: {}", check.code, check.title));
         page.blank();
         let rows = check.rows.iter();
-        rows.for_each(|(word, text)| page.item(format!("{word:<8}"), text));
+        rows.for_each(|(word, text)| page.item(format!("{word:<8}"), *text));
         return Ok(());
     }
     if options.list {
         let checks = CHECKS.iter();
-        checks.for_each(|check| page.item(column(check.code), &check.title));
+        checks.for_each(|check| page.item(column(check.code), check.title));
         return Ok(());
     }
     let present = request::variables(&options.variable)?;
-    if options.health {
+    if options.health && !options.settled {
         let patience = Duration::from_secs(options.within.into());
         let folder = options.folder_of_the_lock();
-        return health::run(options.arguments(), patience, folder.as_deref(), page);
+        return health::run(patience, folder.as_deref(), page);
     }
-    let is_live = options.node.source() == NodeSource::Live;
-    let mut installation = Installation::default();
     let off = options.off();
     // another machine's node has neither this one's Slurm nor its environment
-    if (is_live || options.slurm.is_some()) && !off.contains(Check::RELEASE) {
-        installation.slurm = Some(options.slurm.clone().or_else(installed::release));
+    let is_live = options.node.source() == NodeSource::Live;
+    // programs of Slurm's and lldpd's may wait for much that is no hardware
+    let asks = is_live && !options.settled;
+    let mut installation = Installation::default();
+    if asks && !off.contains(Check::RELEASE) {
+        installation.slurm = Some(installed::release());
     }
     let admin = installed::lines(options.plugstack.as_deref(), is_live, &mut installation);
     let (topology, diagnostics) = match is_live {
@@ -199,84 +174,74 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     };
     let plan = request::plan_here(topology, wish);
     let root = describe::root_of(&options.node.source());
-    let mut facts: Option<HostFacts> = root.as_ref().map(|root| gather::facts(root, &plan.node));
-    let asks_agent = is_live && !off.contains(Check::NEIGHBOURS);
-    let neighbours = asks_agent.then(neighbours::neighbours).flatten();
-    if let Some(facts) = &mut facts {
-        let heard = neighbours.as_ref();
-        facts.heard = heard.map(|heard| heard.keys().cloned().collect());
-    }
-    let mut own = ProgramEnvironment::of_this_process().values();
+    let read = |root| gather::facts(root, &plan.node);
+    let facts = root.as_ref().map(read);
+    let own = ProgramEnvironment::of_this_process().values();
     let takes_own = is_live && present.is_empty();
     let present = if takes_own { &own } else { &present };
-    let here = is_live.then(|| caller::here(&plan));
-    let caller = Caller {
-        doubts: caller::doubts(&plan, present, is_live),
-        ..here.unwrap_or_default()
-    };
+    let here = is_live.then(caller::here);
     let subject = Examined {
         plan: &plan,
         diagnostics: &diagnostics,
         facts: facts.as_ref(),
         installation: &installation,
-        caller: &caller,
+        caller: &Caller {
+            doubts: caller::doubts(&plan, present, is_live),
+            ..here.unwrap_or_default()
+        },
     };
     let findings = examine(&subject, &off);
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
-    let (failed, warned) = (count(Level::Fail), count(Level::Warn));
-    if options.json {
-        let slurms_name = own.remove(NODE_NAME).filter(|_| is_live);
-        let default = match installation.off {
-            Some(_) => Some("nobody is placed".to_string()),
-            None => installation.unasked.as_ref().map(Unasked::text),
+    let (fail, warn) = (count(Level::Fail), count(Level::Warn));
+    if options.json || options.settled {
+        let slurms_name = own.get(NODE_NAME).filter(|_| is_live).cloned();
+        let default = match (&installation.off, &installation.unasked) {
+            (Some(_), _) => Some("nobody is placed".to_string()),
+            (None, Some(said)) if said.is_empty() => Some("no default=".to_string()),
+            (None, said) => said.as_ref().map(|said| {
+                let said = said.iter().map(|(_, argument)| argument.as_str());
+                said.collect::<Vec<_>>().join(" ")
+            }),
         };
-        let mut report = facts::report(&plan, root.as_ref(), slurms_name, default, findings);
-        report.hear(&neighbours.unwrap_or_default());
+        let mut report = Report {
+            fail,
+            warn,
+            default,
+            findings,
+            ..facts::report(&plan, root.as_ref(), slurms_name)
+        };
+        if asks {
+            report.hear(&neighbours::neighbours().unwrap_or_default());
+        }
         page.exact(&report.to_json());
     } else {
-        for (number, finding) in findings.iter().enumerate() {
-            print(finding, findings.get(number + 1), page);
-        }
+        let of_a_check = |one: &Finding, next: &Finding| one.code == next.code;
+        findings.chunk_by(of_a_check).for_each(|of| print(of, page));
     }
-    let (status, said) = match (failed, warned) {
-        (0, 0) => return Ok(()),
-        (0, warned) => (WARN, format!("{warned} warn")),
-        (failed, 0) => (FAIL, format!("{failed} fail")),
-        (failed, warned) => (FAIL, format!("{failed} fail, {warned} warn")),
-    };
-    Err(ending(status, format!("check: {said}")))
+    match (fail, warn) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(ending(WARN, format!("check: {warn} warn"))),
+        _ => Err(ending(FAIL, format!("check: {fail} fail, {warn} warn"))),
+    }
 }
 
 fn column(code: &str) -> String {
     format!("{code:width$}  ", width = widest_code())
 }
 
-/// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
-/// of a check.
-fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
-    let Finding {
-        level,
-        code,
-        text,
-        why,
-        remedy,
-        ..
-    } = finding;
-    let is_wrong = *level >= Level::Warn;
-    let style = if is_wrong { Style::Wrong } else { Style::Plain };
-    let level = Text::styled(format!("{level:<7}"), style);
-    page.item(level.then(column(code)), text.as_str());
-    let goes_on = |next: &Finding| {
-        next.code == *code && next.remedy.is_some() && (next.level >= Level::Warn || !is_wrong)
-    };
-    if next.is_some_and(goes_on) {
-        return;
+/// A line for each finding of a check, then the reason of a fault and the remedy, once for all.
+fn print(findings: &[Finding], page: &mut Page) {
+    let (mut why, mut remedy) = (None, None);
+    for of in findings {
+        let is_wrong = of.level >= Level::Warn;
+        let style = if is_wrong { Style::Wrong } else { Style::Plain };
+        let level = Text::styled(format!("{:<7}", of.level), style);
+        page.item(level.then(column(&of.code)), of.text.as_str());
+        why = why.or(of.why.as_ref().filter(|_| is_wrong));
+        remedy = remedy.or(of.remedy.as_ref());
     }
     let margin = " ".repeat(9 + widest_code());
-    for (word, text) in [
-        ("why", why.as_ref().filter(|_| is_wrong)),
-        ("do", remedy.as_ref()),
-    ] {
+    for (word, text) in [("why", why), ("do", remedy)] {
         if let Some(text) = text {
             page.item(format!("{margin}{word:<5}"), text);
         }

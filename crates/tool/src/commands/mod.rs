@@ -32,7 +32,7 @@ mod trial;
 mod verify;
 
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use nic_placement_program::terminal_columns;
+use nic_placement_program::terminal_size;
 use page::{Colour, Page};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -225,7 +225,7 @@ fn answer() -> ExitCode {
             let colour = line
                 .color
                 .is_on(is_terminal, no_color.as_deref(), terminal.as_deref());
-            let columns = terminal_columns(stdout.as_fd());
+            let [columns, _] = terminal_size(stdout.as_fd());
             let mut page = Page::new(colour, is_terminal).with_columns(columns);
             let result = match line.command {
                 Some(command) => run(command, &mut page),

@@ -24,7 +24,7 @@ use nic_placement_node::platform;
 use nic_placement_process::devices::{self, DeviceFiles};
 use nic_placement_process::node;
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
@@ -48,14 +48,6 @@ impl NodeOptions {
             (Some(name), _) => NodeSource::Machine(name.clone()),
             (None, Some(path)) => NodeSource::Topology(path.clone()),
             (None, None) => NodeSource::Live,
-        }
-    }
-
-    pub(super) fn arguments(&self) -> Vec<OsString> {
-        match (&self.machine, &self.topology) {
-            (Some(name), _) => vec!["--machine".into(), name.into()],
-            (None, Some(path)) => vec!["--topology".into(), path.into()],
-            (None, None) => Vec::new(),
         }
     }
 

@@ -3,10 +3,8 @@
 use super::cases::{Case, cases};
 use super::world::{World, model, with_function, with_nic};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
-use crate::doctor::facts::HostFacts;
-use nic_placement_core::topology::{
-    Nic, NicKind, PciFunction, PciParent, Port, PortState, Topology,
-};
+use crate::doctor::facts::{HostFacts, Missing};
+use nic_placement_core::topology::{Nic, PortState, Topology};
 
 /// That machine after a change of one NIC.
 fn changed(name: &str, nic: &str, change: impl FnOnce(&mut Nic)) -> World {
@@ -32,11 +30,11 @@ fn no_gpu(topology: &mut Topology) {
 fn of_a_guest(facts: &mut HostFacts) {
     let machine = facts.machine.as_mut().unwrap();
     machine.is_a_clouds = true;
-    let missing = crate::doctor::shortfall::Missing {
+    machine.missing.push(Missing {
         what: "GPU".into(),
         address: "0000:1b:00.0".parse().unwrap(),
-    };
-    machine.missing.push((missing, false));
+        is_on_the_bus: false,
+    });
 }
 
 pub(super) fn node() -> Vec<Case> {
@@ -64,7 +62,7 @@ pub(super) fn node() -> Vec<Case> {
             "nobody knows it": None "", World::of_model("levante");
             "a NIC fell off the bus": Fail "mlx5_4",
                 lacks(|node| node.nics.retain(|nic| nic.name.as_str() != "mlx5_4"))
-                    .patched(|facts| facts.machine.as_mut().unwrap().missing[0].1 = false);
+                    .patched(|facts| facts.machine.as_mut().unwrap().missing[0].is_on_the_bus = false);
             "a GPU without a driver": Warn "on the bus, and no driver shows it",
                 lacks(|node| { node.gpus.remove(3); });
             "a guest's part": Warn "only a part of it",
@@ -78,31 +76,7 @@ pub(super) fn node() -> Vec<Case> {
     }
 }
 
-/// Three more cards of a kind that is none of the fabric's, with these states.
-fn more_cards(states: [PortState; 3]) -> World {
-    let mut topology = model("dgx-h100");
-    let parent = PciParent::Host("pci0000:28".parse().unwrap());
-    for (number, state) in (0..).zip(states) {
-        let address = format!("0000:28:{:02x}.0", 0x10 + number).parse().unwrap();
-        let function = PciFunction {
-            device: Some(0x101d),
-            vendor: Some(0x15b3),
-            numa_node: Some(0),
-            ..PciFunction::new(address, parent)
-        };
-        topology.pci.insert(function);
-        let mut nic = Nic::new(format!("more{number}").parse().unwrap(), NicKind::Verbs);
-        nic.address = Some(address);
-        let layer = nic_placement_core::topology::LinkLayer::InfiniBand;
-        nic.ports.push(Port::new(1, state, layer, Some(200_000)));
-        topology.nics.push(nic);
-    }
-    topology.sort();
-    World::of(topology)
-}
-
 pub(super) fn ports() -> Vec<Case> {
-    use PortState::{Active, Down};
     let half = || {
         let mut topology = model("dgx-h100");
         for name in ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"] {
@@ -120,14 +94,6 @@ pub(super) fn ports() -> Vec<Case> {
     let mut none = model("dgx-h100");
     none.nics.iter_mut().for_each(|nic| nic.uverbs = None);
     let none = World::of(none);
-    let mads = |count: usize| {
-        (0..count).fold(dgx(), |world, number| {
-            world.file(
-                &format!("sys/class/infiniband_mad/umad{number}/ibdev"),
-                "mlx5_0",
-            )
-        })
-    };
     cases! {
         check "nic-broken" {
             "all work": Ok "ports that work: 8", dgx();
@@ -143,28 +109,14 @@ pub(super) fn ports() -> Vec<Case> {
             "half a rate": Warn "others of its device at more",
                 changed("levante", "mlx5_0", |nic| { nic.ports[0].rate_mbps = Some(100_000) });
         }
-        check "ports-per-card" {
-            "all down alike": Ok "", more_cards([Down; 3]);
-            "one up, two down": Ok "", more_cards([Active, Down, Down]);
-            "one down, two up": Warn "more1", more_cards([Active, Down, Active]);
-            "what another check tells": Ok "", changed("dgx-h100", "mlx5_4", down);
-        }
         check "device-node" {
             "all there": Ok "14 RDMA devices", dgx();
             "one without": Fail "`mlx5_9` has no device node", no_uverbs;
             "nothing told": None "", World::described(model("dgx-h100"));
-            "no umad for a port": Warn "management nodes", mads(1);
             "no ib_uverbs": Warn "not loaded",
                 none.patched(|facts| facts.is_live = true);
         }
     }
-}
-
-/// All interfaces but so many hear a switch.
-fn hear(facts: &mut HostFacts, but: usize) {
-    let all = facts.nics.values().flat_map(|nic| &nic.interfaces);
-    let heard = all.skip(but).map(|interface| interface.name.clone());
-    facts.heard = Some(heard.collect());
 }
 
 /// A node of RoCE, or EFA, whose interfaces say this; the first of them another thing.
@@ -207,20 +159,19 @@ pub(super) fn roce() -> Vec<Case> {
     cases! {
         check "port-interface" {
             "all up": Ok "8 active ports", gke(["up", "9000"], ["up", "9000"]);
-            "one down": Fail "operstate down", gke(["up", "9000"], ["down", "9000"]);
+            "one down": Fail "passes nothing", gke(["up", "9000"], ["down", "9000"]);
             "all down": Warn "meant to be down", gke(["down", "9000"], ["down", "9000"]);
             "a NIC that no job uses": Warn "no job uses it",
                 interfaces("dgx-h100", ["up", "9000"], ["up", "9000"])
                     .file(&format!("{storage}/net/ens6f0/operstate"), "down");
-            "no carrier": Fail "carrier 0", gke(["up", "1"], ["unknown", "1"]);
+            "no carrier": Fail "passes nothing", gke(["up", "1"], ["unknown", "1"]);
             "IPoIB is switched off": None "",
                 interfaces("azure-nd96isr-h100-v5", ["down", "2044"], ["down", "2044"]);
             "in a container": None "", World::of_model("gke-a3-ultra");
-        }
-        check "efa-carrier" {
-            "up": Ok "32 active", interfaces("aws-p5", ["up", "1500"], ["up", "1500"]);
-            "one down": Fail "down", interfaces("aws-p5", ["up", "1500"], ["down", "1500"]);
-            "no interface": None "", World::of_model("aws-p5");
+            "EFA": Ok "32 active", interfaces("aws-p5", ["up", "1500"], ["up", "1500"]);
+            "one EFA down": Fail "passes nothing",
+                interfaces("aws-p5", ["up", "1500"], ["down", "1500"]);
+            "EFA without an interface": None "", World::of_model("aws-p5");
         }
         check "roce-gid" {
             "version 2": Ok "8 ports", gids(v2, v2);
@@ -228,16 +179,6 @@ pub(super) fn roce() -> Vec<Case> {
             "one without": Warn "other ports have", gids(v2, None);
             "a container tells none": Note "container", gids(None, None);
             "InfiniBand": None "", World::of_model("dgx-h100");
-        }
-        check "lldp" {
-            "all hear": Ok "8 ports hear",
-                gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 0));
-            "one does not": Note "hears no",
-                gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 1));
-            "one without a link": Ok "7",
-                gke(["up", "9000"], ["down", "9000"]).patched(|of| hear(of, 1));
-            "none hears": None "", gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 99));
-            "no agent": None "", gke(["up", "9000"], ["up", "9000"]);
         }
         check "roce-mtu" {
             "large": Ok "9000", gke(["up", "9000"], ["up", "9000"]);

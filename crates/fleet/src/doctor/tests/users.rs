@@ -3,11 +3,10 @@
 use super::cases::{Case, cases};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
-use crate::doctor::facts::{
-    Caller, DeviceAccess, HostFacts, Installation, NodeFileState, Owned, Plugstack, Unasked,
-};
+use crate::doctor::facts::{Caller, DeviceAccess, HostFacts, Installation, Owned, Plugstack};
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_node::kept::NotUsed;
 
 fn installed(change: impl FnOnce(&mut Installation)) -> World {
     World::of_model("dgx-h100").installed(change)
@@ -70,7 +69,7 @@ pub(super) fn installation() -> Vec<Case> {
     };
     cases! {
         check "slurm" {
-            "tested": Ok "tested with", slurm("slurm 24.11.5");
+            "known": Ok "release 24.11", slurm("slurm 24.11.5");
             "not told": Note "none of its programs", installed(|all| all.slurm = Some(None));
             "unknown": Warn "will refuse", slurm("slurm 21.08.8");
         }
@@ -80,6 +79,8 @@ pub(super) fn installation() -> Vec<Case> {
             "none": Warn "no line", plugstack(Vec::new(), |_| {});
             "none, and the package is installed": Warn "libnic_placement.so` there, or `cp /usr/share/90.conf`",
                 plugstack(Vec::new(), |of| of.packaged = Some(packaged()));
+            "an include that slurmctld did not send": Warn "means no file here",
+                plugstack(Vec::new(), |of| of.unmatched = unmatched());
             "no file, and Slurm is there": Warn "there is no",
                 plugstack(Vec::new(), |of| of.is_there = false)
                     .installed(|all| all.slurm = Some(Some("slurm 25.05.3".to_string())));
@@ -98,14 +99,6 @@ pub(super) fn installation() -> Vec<Case> {
             "a login node without it": Warn "there is no", there(Some(false), false);
             "and required": Fail "srun, sbatch and salloc fail", there(Some(false), true);
         }
-        check "configless" {
-            "not so": None "", plugstack(vec![line(1, true)], |_| {});
-            "sent whole": Ok "scontrol reconfigure",
-                plugstack(vec![line(1, true)], |of| of.is_sent = true);
-            "an include that was not sent": Warn "means no file here",
-                plugstack(Vec::new(), |of| { (of.is_sent, of.unmatched) = (true, unmatched()) });
-            "hidden": Note "instead", plugstack(Vec::new(), |of| of.is_shadowed = true);
-        }
     }
 }
 
@@ -121,17 +114,8 @@ pub(super) fn admin() -> Vec<Case> {
             })
         })
     };
-    let unasked = |is_unnamed: bool| {
-        let said = [("/etc/c:3", "default=closest"), ("/etc/c:4", "rollout=10%")];
-        let unasked = Unasked {
-            said: said
-                .map(|(place, argument)| (place.to_string(), argument.to_string()))
-                .into(),
-            unnamed: is_unnamed.then(|| ("/etc/c".to_string(), "gpu1".to_string())),
-            ..Unasked::default()
-        };
-        installed(|all| all.unasked = Some(unasked))
-    };
+    let said = [("/etc/c:3", "default=closest"), ("/etc/c:4", "rollout=10%")];
+    let said = said.map(|(place, argument)| (place.to_string(), argument.to_string()));
     let file = |state| installed(|all| all.node_file = Some(("/run/node.json".into(), state)));
     cases! {
         check "config-owner" {
@@ -141,8 +125,7 @@ pub(super) fn admin() -> Vec<Case> {
         }
         check "configuration" {
             "all understood": None "", installed(|_| {});
-            "a default": Ok "`default=closest` (`/etc/c:3`), then `rollout=10%`", unasked(false);
-            "for other nodes": Note "names this node, `gpu1`", unasked(true);
+            "a default": Ok "`default=closest` (`/etc/c:3`), then `rollout=10%`", installed(|all| all.unasked = Some(said.into()));
             "a doubt": Warn "unknown argument", installed(|all| all.words.push(doubt()));
             "a typo": Fail "unknown argument", installed(|all| all.words.push(refusal()));
             "switched off": Note "disabled",
@@ -152,12 +135,12 @@ pub(super) fn admin() -> Vec<Case> {
             "no model": Warn "no file", installed(|all| all.no_node = Some("no file".into()));
         }
         check "node-file" {
-            "used": Ok "9 s old", file(NodeFileState::Used(9));
-            "none": Warn "waits for its hardware", file(NodeFileState::Absent);
-            "another boot": Note "another boot",
-                file(NodeFileState::Outdated("another boot".into()));
-            "unwanted": Note "cache=0", file(NodeFileState::Unwanted);
-            "too old": Warn "9000", file(NodeFileState::Unusable("it is 9000 s old".into()));
+            "used": Ok "9 s old", file(Some(Result::Ok(9)));
+            "none": Warn "waits for its hardware", file(Some(Err(NotUsed::Absent("/run".into()))));
+            "another boot": Note "before this system was started",
+                file(Some(Err(NotUsed::OtherBoot)));
+            "unwanted": Note "cache=0", file(None);
+            "too old": Warn "9000", file(Some(Err(NotUsed::TooOld(9000, 600))));
         }
     }
 }
@@ -186,10 +169,6 @@ pub(super) fn caller() -> Vec<Case> {
             .for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
-    let files = |set: &[&str]| {
-        let set = set.iter().map(ToString::to_string).collect();
-        called(|caller| caller.nccl.push(("/etc/nccl.conf".into(), set)))
-    };
     use DeviceAccess::{Absent, Fenced, Open, Refused};
     cases! {
         check "memlock" {
@@ -202,13 +181,8 @@ pub(super) fn caller() -> Vec<Case> {
             "all open": Ok "8 NICs", open(|of| access(of, Open, Open));
             "one refused": Warn "mlx5_0", open(|of| access(of, Open, Refused));
             "one fenced": Note "cgroup", open(|of| access(of, Open, Fenced));
-            "one missing": Warn "other NICs have one", open(|of| access(of, Open, Absent));
-            "a container": Note "container", open(|of| access(of, Absent, Absent));
-        }
-        check "nccl-conf" {
-            "no file": None "", called(|_| {});
-            "nothing of ours": Ok "nothing that we would set", files(&[]);
-            "a site's list": Note "NCCL_IB_HCA: left to it", files(&["NCCL_IB_HCA"]);
+            "one missing": Warn "no device node", open(|of| access(of, Open, Absent));
+            "a container": Note "no device node", open(|of| access(of, Absent, Absent));
         }
         check "variable" {
             "none": None "", called(|_| {});
@@ -222,20 +196,10 @@ pub(super) fn kernel() -> Vec<Case> {
     let balancing = |model: &str, value: &str| {
         World::of_model(model).file("proc/sys/kernel/numa_balancing", value)
     };
-    let ports = |range: &str| {
-        World::of_model("dgx-h100").file("proc/sys/net/ipv4/ip_local_port_range", range)
-    };
     cases! {
         check "numa-balancing" {
             "off": Ok "off", balancing("dgx-h100", "0");
             "on": Note "unmapped", balancing("dgx-h100", "1");
-            "on with AMD": Note "AMD asks for 0", balancing("mi300x-8", "1");
-        }
-        check "port-range" {
-            "the kernel's": Ok "32768 to 60999", ports("32768\t60999");
-            "with slurmd's": Note "6818", ports("1024\t65535");
-            "too few": Warn "1000 ports", ports("60000\t60999");
-            "odd": None "", ports("many");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! CUDA's driver library, libcuda.so.1; the types are those of cuda.h.
 #![allow(unsafe_code)]
 
-use super::{DriverAnswer, DriverDevice, DriverError, Library, MAX_DEVICES, NO_DEVICE};
+use super::{DriverAnswer, DriverError, Library, MAX_DEVICES, NO_DEVICE};
 use super::{functions, number, text};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -56,11 +56,7 @@ pub fn ask() -> Result<DriverAnswer, DriverError> {
             }
             let mut uuid = format!("GPU-{:032x}", u128::from_be_bytes(uuid));
             [12, 17, 22, 27].iter().for_each(|at| uuid.insert(*at, '-'));
-            devices.push(DriverDevice {
-                address,
-                uuid: Some(uuid),
-                name,
-            });
+            devices.push((address, Some(uuid), name));
         }
         Ok(DriverAnswer { version, devices })
     }

@@ -1,7 +1,7 @@
 //! ROCm's runtime, libamdhip64.so; the types are those of hip/hip_runtime_api.h.
 #![allow(unsafe_code)]
 
-use super::{DriverAnswer, DriverDevice, DriverError, Library, MAX_DEVICES, NO_DEVICE};
+use super::{DriverAnswer, DriverError, Library, MAX_DEVICES, NO_DEVICE};
 use super::{functions, number, text};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -36,10 +36,7 @@ pub fn ask() -> Result<DriverAnswer, DriverError> {
         };
         for ordinal in 0..count.min(MAX_DEVICES) {
             let address = text(|at, room| hip.hipDeviceGetPCIBusId(at, room, ordinal))?;
-            answer.devices.push(DriverDevice {
-                address,
-                ..DriverDevice::default()
-            });
+            answer.devices.push((address, None, None));
         }
     }
     Ok(answer)

@@ -3,23 +3,23 @@
 //! Another process judges. A process that waits for hardware cannot be ended, so it is left behind, and holds a lock until it
 //! ends: no second one waits beside it.
 
-use super::super::{Failure, Page, ending, output, refresh};
+use super::super::{Failure, Page, ending, output, refresh, tell};
 use super::FAIL;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
 use nic_placement_program::try_lock;
-use std::ffi::OsString;
+use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(super) enum Outcome {
+enum Outcome {
     Ended(ExitStatus, Vec<u8>),
     Waits(Vec<u8>),
 }
@@ -41,16 +41,8 @@ pub(super) fn tell_settled() -> io::Result<()> {
 
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
 
-enum Lock {
-    /// `None` if there is no place for one
-    Ours(Option<File>),
-    /// another check's until the end; true if hardware is all that it can wait for
-    Theirs { settled: bool },
-}
-
-/// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
+/// Judges this node by this command line with `--settled`. `folder` is the lock's.
 pub(super) fn run(
-    arguments: Vec<OsString>,
     patience: Duration,
     folder: Option<&Path>,
     page: &mut Page,
@@ -59,20 +51,20 @@ pub(super) fn run(
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("nic-placement")
-        .args(["check", "--json", "--settled"])
-        .args(arguments)
+        .args(env::args_os().skip(1))
+        .arg("--settled")
         .stderr(Stdio::null());
     let begun = Instant::now();
     let no_check = |why: String| Err(format!("no check could be made: {why}").into());
-    let lock = match folder.map_or(Lock::Ours(None), |folder| lock(folder, begun, patience)) {
-        Lock::Ours(lock) => lock,
-        Lock::Theirs { settled: true } => {
-            let why = "an earlier check waits for hardware that does not answer";
-            return end(&plain(&[why.to_string()]), page);
+    let lock = match folder.map_or(Ok(None), |folder| lock(folder, begun, patience)) {
+        Ok(lock) => lock,
+        Err(true) => {
+            return end(
+                "an earlier check waits for hardware that does not answer",
+                page,
+            );
         }
-        Lock::Theirs { settled: false } => {
-            return no_check(format!("an earlier one waits: {UNSETTLED}"));
-        }
+        Err(false) => return no_check(format!("an earlier one waits: {UNSETTLED}")),
     };
     // its standard input, which it does not read, holds the lock as long as it lives
     command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
@@ -83,54 +75,73 @@ pub(super) fn run(
         }
         Outcome::Waits(_) => {
             let why = format!("no answer within {seconds} s, hardware that does not answer?");
-            end(&plain(&[why]), page)
+            end(&why, page)
         }
         Outcome::Ended(status, text) => match Report::from_json(&text) {
-            Ok(report) => reason(&report.findings).map_or(Ok(()), |line| end(&line, page)),
+            Ok(report) => reason(&report.findings).map_or(Ok(()), |why| end(&why, page)),
             Err(_) => no_check(status.to_string()),
         },
     }
 }
 
-fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
-    page.exact(&format!("{line}\n"));
+fn end(why: &str, page: &mut Page) -> Result<(), Failure> {
+    page.exact(&format!("{}\n", plain(why)));
     // what is wrong stands on stdout; slurmd logs both streams as one
     Err(ending(FAIL, ""))
 }
 
-/// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
-fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
+/// Takes the lock; `None` if there is no place for one. Where another check has it until `patience` is over, counted from
+/// `begun`: true if hardware is all that this can wait for.
+fn lock(folder: &Path, begun: Instant, patience: Duration) -> Result<Option<File>, bool> {
     // a node that no refresh has seen has hardware too; without the folder the file cannot be opened
     let _ = refresh::make_folder(folder);
     let Ok(file) = output::open_to_lock(&folder.join(".check.lock")) else {
-        return Lock::Ours(None);
+        return Ok(None);
     };
     loop {
         match try_lock(&file) {
             // an earlier check's length would tell a waiting one that only hardware is left to wait for
             Ok(true) => {
                 let _ = file.set_len(0);
-                return Lock::Ours(Some(file));
+                return Ok(Some(file));
             }
             Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
-            Ok(false) => {
-                let settled = file.metadata().is_ok_and(|facts| facts.len() > 0);
-                return Lock::Theirs { settled };
-            }
-            Err(_) => return Lock::Ours(None),
+            Ok(false) => return Err(file.metadata().is_ok_and(|facts| facts.len() > 0)),
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// How a program ended, and its output; one that waits for a network or a file system is left.
+pub(super) fn printed(mut program: Command, patience: Duration) -> Option<(ExitStatus, String)> {
+    let name = program.get_program().to_string_lossy().into_owned();
+    program.stdin(Stdio::null()).stderr(Stdio::null());
+    match bounded(program, patience).ok()? {
+        Outcome::Ended(status, text) => Some((status, String::from_utf8_lossy(&text).into_owned())),
+        Outcome::Waits(_) => {
+            let seconds = patience.as_secs();
+            tell(&format!("`{name}` has not answered within {seconds} s"));
+            None
         }
     }
 }
 
 /// Runs a command for so long at most. It is then killed and not waited for: a process that waits for hardware ends when that
 /// answers, and init takes it.
-pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
+fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let (sender, receiver) = channel();
-    if let Some(stdout) = child.stdout.take() {
-        let listener = thread::Builder::new().spawn(move || listen(stdout, &sender));
-        if let Err(error) = listener {
+    if let Some(mut stdout) = child.stdout.take() {
+        // the first byte is told at once
+        let listen = move || {
+            for most in [1, u64::MAX] {
+                let mut part = Vec::new();
+                let read = stdout.by_ref().take(most).read_to_end(&mut part);
+                let _ = sender.send(read.map(|_| part));
+            }
+        };
+        if let Err(error) = thread::Builder::new().spawn(listen) {
             child.kill()?;
             return Err(error);
         }
@@ -144,23 +155,6 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
                 child.kill()?;
                 return Ok(Outcome::Waits(said));
             }
-        }
-    }
-}
-
-/// Passes output on as it comes, until its end or an error, or until the receiver is gone.
-fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
-    let mut part = [0; 4096];
-    loop {
-        let read = match stdout.read(&mut part) {
-            Ok(0) => return,
-            Ok(length) => Ok(part[..length].to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => Err(error),
-        };
-        let is_last = read.is_err();
-        if sender.send(read).is_err() || is_last {
-            return;
         }
     }
 }
@@ -179,7 +173,7 @@ mod tests {
         };
         for (line, milliseconds, code, heard) in [
             ("exec sleep 1000", 10, None, ""),
-            ("echo one; exec sleep 1000", 2000, None, "one\n"),
+            ("echo one; exec sleep 1000", 2000, None, "o"),
             ("echo heard; exit 3", 600_000, Some(3), "heard\n"),
         ] {
             let patience = Duration::from_millis(milliseconds);
@@ -192,7 +186,7 @@ mod tests {
     }
 
     /// A folder that is not there yet, and the taking of its lock.
-    fn place(name: &str) -> (std::path::PathBuf, impl Fn() -> Lock) {
+    fn place(name: &str) -> (std::path::PathBuf, impl Fn() -> Result<Option<File>, bool>) {
         let name = format!("nic-placement-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let of = folder.clone();
@@ -205,7 +199,7 @@ mod tests {
     fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
         let (folder, lock) = place("health");
         let file = folder.join(".check.lock");
-        let Lock::Ours(Some(held)) = lock() else {
+        let Ok(Some(held)) = lock() else {
             panic!("nobody has it")
         };
         // it reads nothing from its standard input, and is not told that this is a lock
@@ -217,12 +211,12 @@ mod tests {
         };
         let mut waits = sleep(held).unwrap();
         // the process that started it has let go
-        assert!(matches!(lock(), Lock::Theirs { settled: false }));
+        assert!(matches!(lock(), Err(false)));
         std::fs::write(&file, "x").unwrap();
-        assert!(matches!(lock(), Lock::Theirs { settled: true }));
+        assert!(matches!(lock(), Err(true)));
         waits.kill().unwrap();
         waits.wait().unwrap();
-        assert!(matches!(lock(), Lock::Ours(Some(_))));
+        assert!(matches!(lock(), Ok(Some(_))));
         let length = std::fs::metadata(&file).unwrap().len();
         assert_eq!(length, 0, "the next one begins anew");
         std::fs::remove_dir_all(&folder).unwrap();
@@ -233,8 +227,8 @@ mod tests {
     fn a_node_on_which_no_refresh_ever_ran_gets_the_lock_and_its_folder_all_may_read() {
         let (folder, lock) = place("no-refresh");
         let held = lock();
-        assert!(matches!(held, Lock::Ours(Some(_))));
-        assert!(matches!(lock(), Lock::Theirs { settled: false }));
+        assert!(matches!(held, Ok(Some(_))));
+        assert!(matches!(lock(), Err(false)));
         let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o755);
         drop(held);
@@ -242,7 +236,7 @@ mod tests {
         let file = folder.join(".check.lock");
         std::fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/dev/null", &file).unwrap();
-        assert!(matches!(lock(), Lock::Ours(None)));
+        assert!(matches!(lock(), Ok(None)));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,20 +1,20 @@
 //! Reads what is installed and what the admin says.
 
-use super::health::{Outcome, bounded};
+use super::health::printed;
 use nic_placement_core::config::conf::{Audience, ConfLine};
 use nic_placement_core::config::{Admin, Conf, NodeFileUse, PluginLine};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_fleet::doctor::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
+use nic_placement_fleet::doctor::facts::{Installation, Owned, Plugstack};
 use nic_placement_launch::caller::has_the_hosts_users;
 use nic_placement_launch::plugstack::{self, PluginLines};
 use nic_placement_node::discover::root::Author;
-use nic_placement_node::kept::{self, Kept, NotUsed};
+use nic_placement_node::kept::{self, Kept};
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_sys as sys;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// The plugin's arguments by the plugstack.conf that is `named`, or by this system's; findings go to `into`.
@@ -35,8 +35,6 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     }
     let ours = lines.iter().filter(|line| line.is_ours());
     let ours: Vec<PluginLine> = ours.cloned().collect();
-    let sent = Path::new(plugstack::SENT);
-    let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
     into.plugstack = Some(Plugstack {
         path: file.display().to_string(),
         is_named: named.is_some(),
@@ -45,12 +43,6 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
         lines,
         packaged: packaged().filter(|_| is_live),
         unmatched,
-        is_sent,
-        is_shadowed: is_live
-            && named.is_none()
-            && !is_sent
-            && sent.is_file()
-            && Path::new(plugstack::USUAL).is_file(),
     });
     let arguments = ours.iter().flat_map(|line| &line.arguments);
     let Found {
@@ -66,7 +58,10 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     let elsewhere: Vec<Diagnostic> = elsewhere.collect();
     into.words.extend(findings.into_iter().chain(elsewhere));
     into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
-    into.unasked = (!ours.is_empty()).then(|| unasked(&ours, file.as_ref(), &node));
+    if !ours.is_empty() {
+        let (said, has_partitions) = unasked(&ours, file.as_ref(), &node);
+        (into.unasked, into.has_partitions) = (Some(said), has_partitions);
+    }
     if is_live {
         let plugins = ours.iter().filter_map(|line| found(line).flatten());
         let all = files
@@ -74,7 +69,6 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
             .chain(plugins)
             .chain(file.map(|(_, path)| PathBuf::from(path)));
         into.owners = all.filter_map(|path| owned(&path)).collect();
-        into.owners.dedup();
     }
     admin
 }
@@ -103,25 +97,9 @@ fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     if line.path.is_absolute() {
         return Some(line.path.exists().then(|| line.path.clone()));
     }
-    /// Slurm's plugins in distributions, in Slurm's own packages (`slurm-smd`) and in builds from source.
-    const USUAL: [&str; 9] = [
-        "/usr/lib64/slurm",
-        "/usr/lib/x86_64-linux-gnu/slurm-wlm",
-        "/usr/lib/aarch64-linux-gnu/slurm-wlm",
-        "/usr/lib/x86_64-linux-gnu/slurm",
-        "/usr/lib/aarch64-linux-gnu/slurm",
-        "/usr/lib/slurm",
-        "/usr/local/lib/slurm",
-        "/usr/local/lib64/slurm",
-        "/opt/slurm/lib/slurm",
-    ];
-    // a folder without Slurm's own is another program's; this plugin needs no library, so every build has it
-    let is_slurms = |folder: &PathBuf| folder.join("proctrack_linuxproc.so").exists();
-    let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect();
-    let folders: Vec<PathBuf> =
-        plugstack::plugin_folders(|name| std::env::var_os(name)).unwrap_or_else(usual);
+    let folders = plugstack::plugin_folders(|name| std::env::var_os(name))?;
     let mut paths = folders.iter().map(|folder| folder.join(&line.path));
-    (!folders.is_empty()).then(|| paths.find(|path| path.exists()))
+    Some(paths.find(|path| path.exists()))
 }
 
 fn owned(path: &Path) -> Option<Owned> {
@@ -135,34 +113,36 @@ fn owned(path: &Path) -> Option<Owned> {
     })
 }
 
-fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
+/// The words for steps that do not ask, the nearest last, with their places; true with such words for partitions.
+fn unasked(
+    lines: &[PluginLine],
+    file: Option<&(Conf, String)>,
+    node: &str,
+) -> (Vec<(String, String)>, bool) {
     let decides = |text: &str| text.starts_with("default=") || text.starts_with("rollout=");
-    let mut all: Vec<(String, String)> = Vec::new();
+    let mut said: Vec<(String, String)> = Vec::new();
     for line in lines {
-        let said = line.arguments.iter();
-        all.extend(said.map(|text| (line.place.clone(), text.clone())));
+        let texts = line.arguments.iter().filter(|text| decides(text));
+        said.extend(texts.map(|text| (line.place.clone(), text.clone())));
     }
-    let mut unasked = Unasked::default();
-    if let Some((conf, path)) = file {
-        let lines_for = |audience| conf.lines_for(audience, node, None);
-        let lines = [Audience::Cluster, Audience::Nodes]
-            .into_iter()
-            .flat_map(lines_for);
-        let said = lines.flat_map(|line| line.arguments(path));
-        all.extend(said.map(|(place, text)| (place, text.to_string())));
-        let has = |audience| conf.lines.iter().any(|line| line.audience() == audience);
-        let of_partitions =
-            |line: &&ConfLine| (Audience::Partitions..=Audience::Both).contains(&line.audience());
-        let of_partitions = conf.lines.iter().filter(of_partitions);
-        let mut said = of_partitions.flat_map(|line| line.arguments(path));
-        unasked.has_partitions = said.any(|(_, text)| decides(text));
-        let is_unnamed = has(Audience::Nodes)
-            && !has(Audience::Both)
-            && lines_for(Audience::Nodes).next().is_none();
-        unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));
+    let Some((conf, path)) = file else {
+        return (said, false);
+    };
+    let of = |line: &ConfLine| -> Vec<(String, String)> {
+        let arguments = line.arguments(path).filter(|(_, text)| decides(text));
+        arguments
+            .map(|(place, text)| (place, text.to_string()))
+            .collect()
+    };
+    for audience in [Audience::Cluster, Audience::Nodes] {
+        said.extend(conf.lines_for(audience, node, None).flat_map(of));
     }
-    unasked.said = all.into_iter().filter(|(_, text)| decides(text)).collect();
-    unasked
+    let partitions = Audience::Partitions..=Audience::Both;
+    let mut others = conf
+        .lines
+        .iter()
+        .filter(|line| partitions.contains(&line.audience()));
+    (said, others.any(|line| !of(line).is_empty()))
 }
 
 /// Root's files count, as for the plugin, whatever user checks. In a user namespace without the host's users the host's root
@@ -179,43 +159,25 @@ pub(super) fn node_file(
     NodeFileUse { path, max_age }: &NodeFileUse,
     into: &mut Installation,
 ) -> Option<Kept> {
-    let read = (*max_age > 0).then(|| {
-        kept::read(
-            Path::new(path),
-            *max_age,
-            roots(),
-            sys::seconds_since_boot(),
-        )
-    });
-    let state = match &read {
-        None => NodeFileState::Unwanted,
-        Some(Ok(kept)) => NodeFileState::Used(kept.age),
-        Some(Err(NotUsed::Absent(_))) => NodeFileState::Absent,
-        Some(Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot))) => {
-            NodeFileState::Outdated(why.to_string())
-        }
-        Some(Err(why)) => NodeFileState::Unusable(why.to_string()),
+    let since_boot = sys::seconds_since_boot();
+    let read = || kept::read(Path::new(path), *max_age, roots(), since_boot);
+    let (age, kept) = match (*max_age > 0).then(read) {
+        Some(Ok(kept)) => (Some(Ok(kept.age)), Some(kept)),
+        Some(Err(why)) => (Some(Err(why)), None),
+        None => (None, None),
     };
-    into.node_file = Some((path.clone(), state));
-    read?.ok()
+    into.node_file = Some((path.clone(), age));
+    kept
 }
 
 /// The release of Slurm's programs here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
-///
-/// A program that waits for the controller, a name server or a file system is left: a release drains no node.
 pub(in crate::commands) fn release() -> Option<String> {
     const PATIENCE: Duration = Duration::from_secs(2);
     ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {
         let mut asked = Command::new(in_path(program)?);
-        asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null());
-        let Outcome::Ended(_, printed) = bounded(asked, PATIENCE).ok()? else {
-            super::super::tell(&format!(
-                "`{program} -V` has not answered within {} s",
-                PATIENCE.as_secs()
-            ));
-            return None;
-        };
-        let text = String::from_utf8_lossy(&printed).trim().to_string();
+        asked.arg("-V");
+        let (_, text) = printed(asked, PATIENCE)?;
+        let text = text.trim().to_string();
         (!text.is_empty()).then_some(text)
     })
 }
@@ -236,7 +198,7 @@ fn in_path(program: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn on(node: &str) -> (Vec<String>, bool, bool) {
+    fn on(node: &str) -> (Vec<String>, bool) {
         let text = b"default=observe\nNodeName=gpu[1-2] default=closest rollout=10%\n\
             PartitionName=debug default=off\nNodeName=login1 exclude=mlx5_9\n";
         let (conf, _) = Conf::parse(text, "/c").unwrap();
@@ -246,11 +208,10 @@ mod tests {
             arguments: arguments.into(),
             ..PluginLine::default()
         };
-        let unasked = unasked(&[line], Some(&(conf, "/c".to_string())), node);
-        let said = unasked.said.iter();
+        let (said, has_partitions) = unasked(&[line], Some(&(conf, "/c".to_string())), node);
+        let said = said.iter();
         let said = said.map(|(place, argument)| format!("{place} {argument}"));
-        let said = said.collect();
-        (said, unasked.has_partitions, unasked.unnamed.is_some())
+        (said.collect(), has_partitions)
     }
 
     #[test]
@@ -258,9 +219,7 @@ mod tests {
         let all = ["/p:7 default=numa", "/c:1 default=observe"].map(str::to_string);
         let node = ["/c:2 default=closest", "/c:2 rollout=10%"].map(str::to_string);
         let both = [all.clone(), node].concat();
-        assert_eq!(on("gpu2.example.org"), (both, true, false));
-        // a line without a default names it too
-        assert_eq!(on("login1"), (all.to_vec(), true, false));
-        assert_eq!(on("gpu3"), (all.to_vec(), true, true));
+        assert_eq!(on("gpu2.example.org"), (both, true));
+        assert_eq!(on("gpu3"), (all.to_vec(), true));
     }
 }

@@ -1,6 +1,6 @@
 //! Asks this node's agent of LLDP which switch each network interface hears.
 
-use super::health::{Outcome, bounded};
+use super::health::printed;
 use nic_placement_fleet::audit::report::NeighbourReport;
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::sources;
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// lldpd's sockets (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
@@ -36,37 +36,29 @@ fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourR
         .ok()
         .filter(|file| file.is_file() && file.mode() & OTHERS == 0)?;
     let mut asked = Command::new(program);
-    asked
-        .args(["-f", "json0"])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
+    asked.args(["-f", "json0"]).env_clear();
     if sys::is_root() && file.uid() != 0 {
         asked.uid(file.uid()).gid(file.gid());
     }
-    let Outcome::Ended(status, printed) = bounded(asked, patience).ok()? else {
-        let (program, seconds) = (program.display(), patience.as_secs());
-        super::super::tell(&format!("`{program}` has not answered within {seconds} s"));
-        return None;
-    };
+    let (status, said) = printed(asked, patience)?;
     // an interface may hear its own node, which the reader tells by the name
     let name = format!(
         "{}.json",
         admin::hostname().split('.').next().unwrap_or_default()
     );
     let mut cabling = Cabling::default();
-    sources::read(&name, &String::from_utf8_lossy(&printed), &mut cabling)
+    sources::read(&name, &said, &mut cabling)
         .ok()
         .filter(|_| status.success())?;
     let heard = cabling.cables.into_iter().map(|cable| {
         let at = cable.to;
-        let switch = cabling
-            .switches
-            .get(&at.switch)
-            .unwrap_or(&at.switch)
-            .clone();
-        let (id, port) = (at.switch, at.port);
-        (cable.nic.nic, NeighbourReport { switch, id, port })
+        let switch = cabling.switches.get(&at.switch).unwrap_or(&at.switch);
+        let neighbour = NeighbourReport {
+            switch: switch.clone(),
+            id: at.switch,
+            port: at.port,
+        };
+        (cable.nic.nic, neighbour)
     });
     Some(heard.collect())
 }

@@ -68,7 +68,7 @@ impl Page {
 
     /// A page without colours for this stream.
     pub(super) fn of<T: IsTerminal + AsFd>(stream: &T) -> Page {
-        let columns = nic_placement_program::terminal_columns(stream.as_fd());
+        let [columns, _] = nic_placement_program::terminal_size(stream.as_fd());
         Page::new(false, stream.is_terminal()).with_columns(columns)
     }
 

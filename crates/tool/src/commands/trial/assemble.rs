@@ -3,19 +3,16 @@
 //! The folder is the user's own; the outputs in it are foreign text.
 
 use super::super::grouped;
-use super::super::progress::Progress;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
 use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
-use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
+use nic_placement_fleet::trial::witness::{GpusBy, Witness};
 use nic_placement_formats::describe;
-use nic_placement_traffic::report::NodeReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Nodes, ways and rounds, at most.
-const MOST_NODES: usize = 64;
+/// Ways, rounds, and differences of a way, at most.
 const MOST_WAYS: usize = 64;
 const MOST_ROUNDS: usize = 1000;
 const MOST_TOLD: usize = 8;
@@ -57,50 +54,25 @@ impl Folder {
 
 /// The error says why there is no report.
 pub fn report(folder: &Folder) -> Result<TrialReport, String> {
-    let nodes = (0..MOST_NODES)
-        .take_while(|node| folder.is_there(&node.to_string()))
-        .count();
     let first = folder.topology("0/node").map_err(|why| {
         let folder = folder.0.display();
         format!("`{folder}` holds no trial: the first node was not read: {why}")
     })?;
-    let mut progress = Progress::default();
-    let mut witnesses = witnesses(folder, 0, &first);
-    for node in 1..nodes {
-        progress.tell(|| format!("trial: node {node} of {nodes}"));
-        let Ok(topology) = folder.topology(&format!("{node}/node")) else {
-            continue;
-        };
-        for mut other in self::witnesses(folder, node, &topology) {
-            // a node that is as the first adds nothing
-            let is_same = |one: &Witness| {
-                one.program == other.program && one.differences == other.differences
-            };
-            if other.not_tried.is_none() && !witnesses.iter().any(is_same) {
-                other.program = format!("{} (node {node})", other.program);
-                witnesses.push(other);
-            }
-        }
-    }
     let releases = folder.text("releases.txt").unwrap_or_default();
     let releases = releases.lines().filter_map(|line| line.split_once('\t'));
-    let counted = folder
-        .text("nodes.txt")
-        .and_then(|text| text.trim().parse().ok());
+    let nodes = folder.text("nodes.txt");
+    let nodes = nodes.and_then(|text| text.trim().parse().ok());
     Ok(TrialReport {
         format: FORMAT.to_string(),
         version: VERSION,
         machine: machine(&first),
-        nodes: counted.unwrap_or(nodes),
+        nodes: nodes.unwrap_or(1),
         releases: releases
             .map(|(name, of)| (name.to_string(), of.trim().to_string()))
             .collect(),
-        witnesses,
+        witnesses: witnesses(folder, &first),
         ways: (0..MOST_WAYS)
-            .map_while(|number| {
-                progress.tell(|| format!("trial: way {number}"));
-                way(folder, &first, number)
-            })
+            .map_while(|number| way(folder, &first, number))
             .collect(),
         effects: effects(folder),
         played: (0..MOST_WAYS).any(|number| is_played(folder, number)),
@@ -121,46 +93,29 @@ fn is_played(folder: &Folder, way: usize) -> bool {
 fn machine(topology: &Topology) -> String {
     let gpus = topology.gpus.iter();
     let gpus = gpus.map(|gpu| gpu.model.clone().unwrap_or(format!("{:?} GPU", gpu.vendor)));
-    let nics = topology
-        .nics
-        .iter()
-        .filter(|nic| nic.kind != NicKind::Ethernet);
-    let nics = nics.map(
-        |nic| match nic.ports.iter().filter_map(|port| port.rate_mbps).max() {
-            Some(rate) => format!("{} {} Gb/s", nic.kind, rate / 1000),
-            None => nic.kind.to_string(),
-        },
-    );
-    let kinds = grouped(gpus.chain(nics).map(|kind| (kind, ())));
-    if kinds.is_empty() {
-        return "no GPU and no RDMA NIC".to_string();
-    }
-    let kinds = kinds.iter();
+    let nics = topology.nics.iter();
+    let nics = nics.filter(|nic| nic.kind != NicKind::Ethernet).map(|nic| {
+        let rate = nic.ports.iter().filter_map(|port| port.rate_mbps).max();
+        let rate = rate.map(|rate| format!(" {} Gb/s", rate / 1000));
+        format!("{}{}", nic.kind, rate.unwrap_or_default())
+    });
+    let kinds = grouped(gpus.chain(nics).map(|kind| (kind, ()))).into_iter();
     let kinds = kinds.map(|(kind, all)| format!("{} x {kind}", all.len()));
     kinds.collect::<Vec<_>>().join(", ")
 }
 
-fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
-    let topology = |program: &str, name: &str, by| match folder.topology(&format!("{node}/{name}"))
-    {
-        Ok(theirs) => Witness::of(program, compare(ours, &theirs, by)),
+fn witnesses(folder: &Folder, ours: &Topology) -> Vec<Witness> {
+    let witness = |(program, name, by)| match folder.topology(name) {
+        Ok(theirs) => Witness::of(program, ours, &theirs, by),
         Err(why) => Witness::not_tried(program, why),
     };
-    let text = |program: &str, name: &str, read: fn(&Topology, &str) -> _| {
-        let name = format!("{node}/{name}");
-        match folder.text(&format!("{name}.txt")) {
-            Some(text) => Witness::of(program, read(ours, &text)),
-            None => Witness::not_tried(program, folder.why(&name)),
-        }
-    };
-    vec![
-        topology("nvidia-smi topo -m", "nvidia-smi-topo", GpusBy::Position),
-        text("nvidia-smi -q", "nvidia-smi-q", nvidia_smi_q),
-        topology("rocm-smi --showtopo", "rocm-smi", GpusBy::Position),
-        topology("lstopo", "lstopo", GpusBy::Address),
-        topology("NCCL", "nccl", GpusBy::Nccl),
-        text("rdma link", "rdma-link", rdma_link),
-    ]
+    let all = [
+        ("nvidia-smi topo -m", "0/nvidia-smi-topo", GpusBy::Position),
+        ("rocm-smi --showtopo", "0/rocm-smi", GpusBy::Position),
+        ("lstopo", "0/lstopo", GpusBy::Address),
+        ("NCCL", "0/nccl", GpusBy::Nccl),
+    ];
+    all.map(witness).into()
 }
 
 /// The k-th way; `None` behind the last.
@@ -181,19 +136,15 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
         match judge(&probe) {
             Identity::Agrees => way.agree += 1,
             Identity::Order => way.other_order += 1,
-            Identity::Differs { driver, taken } if way.differ.len() < MOST_TOLD => {
+            Identity::Differs { driver, taken } => {
                 let list = |of: &[PciAddress]| match of {
                     [] => "none".to_string(),
-                    of => of
-                        .iter()
-                        .map(PciAddress::to_string)
-                        .collect::<Vec<_>>()
-                        .join(" "),
+                    of => Vec::from_iter(of.iter().map(PciAddress::to_string)).join(" "),
                 };
                 way.differ
                     .push(format!("driver {}, we {}", list(&driver), list(&taken)));
+                way.differ.truncate(MOST_TOLD);
             }
-            Identity::Differs { .. } => {}
             Identity::NotTried(why) => unasked(why),
             Identity::NotPlaced => unasked("not placed".to_string()),
         }
@@ -203,9 +154,6 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
             None => {}
         }
         count_near(&mut way.near, node, &probe);
-        *way.memory
-            .entry(probe.memory.unwrap_or("unknown".to_string()))
-            .or_default() += 1;
     }
     let without = folder
         .text(&format!("{name}-without.txt"))
@@ -268,19 +216,14 @@ fn effects(folder: &Folder) -> Vec<Effect> {
             ..Effect::default()
         };
         for side in ["near", "default", "far"] {
-            let name = |round| format!("effect-{file}-{side}-{round}");
             let figure = |round| {
-                let figure = read(&folder.text(&format!("{}.txt", name(round)))?)?;
+                let figure = read(&folder.text(&format!("effect-{file}-{side}-{round}.txt"))?)?;
                 // ib_write_bw prints 0 where it cannot tell the CPU's clock
                 (figure.is_finite() && figure > 0.0).then_some((round, figure))
             };
             let figures: BTreeMap<usize, f64> = (1..=MOST_ROUNDS).filter_map(figure).collect();
             if !figures.is_empty() {
                 effect.figures.insert(side.to_string(), figures);
-            }
-            let bytes = bytes(&folder.text(&format!("{}.err", name(1))).unwrap_or_default());
-            if !bytes.is_empty() {
-                effect.bytes.insert(side.to_string(), bytes);
             }
         }
         if effect.figures.is_empty() {
@@ -289,25 +232,6 @@ fn effects(folder: &Folder) -> Vec<Effect> {
         effect
     };
     EFFECTS.map(effect).into()
-}
-
-/// Sums of `verify`'s reports of each node, without NICs that sent nothing.
-fn bytes(text: &str) -> BTreeMap<String, u64> {
-    let mut sent: BTreeMap<String, u64> = BTreeMap::new();
-    let reports = text
-        .lines()
-        .filter_map(|line| NodeReport::read(line.as_bytes()).ok());
-    for nic in reports
-        .filter_map(|report| report.traffic)
-        .flat_map(|traffic| traffic.nics)
-    {
-        let bytes = nic.sent();
-        if bytes > 0 {
-            let sum = sent.entry(nic.name).or_default();
-            *sum = sum.saturating_add(bytes);
-        }
-    }
-    sent
 }
 
 fn copies(text: &str) -> Option<CopyRates> {

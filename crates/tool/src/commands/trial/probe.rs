@@ -6,7 +6,7 @@ use super::super::verify::environment_of_this_process;
 use nic_placement_fleet::trial::probe::{
     CopyRates, FORMAT, Probe, ProbedDevice, ProbedDriver, VERSION,
 };
-use nic_placement_program::{DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
+use nic_placement_program::{DriverAnswer, DriverError, ask_drivers, copies};
 use nic_placement_sys::{MemoryPolicy, affinity, memory_policy};
 use nic_placement_traffic::tasks::{marked, numbers};
 use std::time::Instant;
@@ -64,14 +64,14 @@ fn drivers() -> Vec<ProbedDriver> {
     let installed = all
         .into_iter()
         .filter(|(_, answer)| are_all_absent || !is_absent(answer));
-    let device = |of: DriverDevice| ProbedDevice {
-        address: of.address.to_ascii_lowercase(),
-        uuid: of.uuid,
-        name: of.name,
+    let device = |(address, uuid, name): (String, _, _)| ProbedDevice {
+        address: address.to_ascii_lowercase(),
+        uuid,
+        name,
     };
-    let driver = |(name, answer): (&str, Result<_, DriverError>)| {
+    let driver = |(name, answer): (&str, Result<DriverAnswer, DriverError>)| {
         let error = answer.as_ref().err().map(DriverError::to_string);
-        let answer: DriverAnswer = answer.unwrap_or_default();
+        let answer = answer.unwrap_or_default();
         let devices = answer.devices.into_iter().map(device).collect();
         ProbedDriver {
             name: name.to_string(),

@@ -213,7 +213,8 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
 /// Clears the terminal and prints the part of a page that fits on it, without a mode of the terminal that would outlive us.
 fn show(page: &Page) -> Result<(), Failure> {
     let mut stdout = io::stdout();
-    let room = usize::from(sys::terminal_lines(stdout.as_fd()).unwrap_or(24)).max(4) - 2;
+    let [_, lines] = sys::terminal_size(stdout.as_fd());
+    let room = usize::from(lines.unwrap_or(24)).max(4) - 2;
     let text = String::from_utf8_lossy(page.as_bytes());
     let mut lines = text.split_inclusive('\n');
     // ECMA-48: to the first place, and clear
