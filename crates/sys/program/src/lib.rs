@@ -23,7 +23,7 @@ mod terminal;
 pub use beside::{Running, Signals};
 pub use driver::{DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
 pub use lock::try_lock;
-pub use terminal::{terminal_columns, terminal_lines};
+pub use terminal::terminal_columns;
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;

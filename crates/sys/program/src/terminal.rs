@@ -1,19 +1,10 @@
-//! The size of a terminal.
+//! The width of a terminal.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `None` if the descriptor is no terminal, or the terminal reports 0.
 pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
-    Some(size(of)?.ws_col).filter(|columns| *columns > 0)
-}
-
-/// As [`terminal_columns`].
-pub fn terminal_lines(of: BorrowedFd) -> Option<u16> {
-    Some(size(of)?.ws_row).filter(|lines| *lines > 0)
-}
-
-fn size(of: BorrowedFd) -> Option<libc::winsize> {
     let mut size = libc::winsize {
         ws_row: 0,
         ws_col: 0,
@@ -22,7 +13,7 @@ fn size(of: BorrowedFd) -> Option<libc::winsize> {
     };
     // SAFETY: TIOCGWINSZ writes one `winsize`; the borrow keeps the descriptor open.
     let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    (done == 0).then_some(size)
+    Some(size.ws_col).filter(|columns| done == 0 && *columns > 0)
 }
 
 #[cfg(test)]

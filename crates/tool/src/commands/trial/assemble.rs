@@ -296,7 +296,7 @@ fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
     let reports = text
         .lines()
-        .filter_map(|line| NodeReport::read(line.as_bytes()).ok());
+        .filter_map(|line| NodeReport::read(line.as_bytes()));
     for nic in reports
         .filter_map(|report| report.traffic)
         .flat_map(|traffic| traffic.nics)
