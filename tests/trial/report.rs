@@ -108,10 +108,9 @@ fn each_way_has_what_the_driver_said_of_each_task() {
 }
 
 /// The report of `verify --bytes --json` on one node.
-const MEASURED: &str = "{\"format\":\"nic-placement verify\",\"version\":2,\"node\":\"n0\",\"status\":0,\"tasks\":[],\"not_looked_at\":0,\
-    \"traffic\":{\"seconds\":1.0,\"plan\":\"node\",\"shares\":{\"planned\":0,\"others\":0,\"tcp\":0,\"idle\":[],\"unknown\":[]},\
-    \"nics\":[{\"name\":\"mlx5_0:1\",\"is_planned\":true,\"gpus\":[],\"tasks\":[],\"rate_mbps\":null,\"counter\":null,\
-    \"rdma\":{\"sent\":1000,\"received\":0},\"interface\":null,\"tcp\":null}]},\"notes\":[]}";
+const MEASURED: &str = "{\"format\":\"nic-placement verify\",\"version\":3,\"node\":\"n0\",\"status\":0,\"tasks\":[],\"not_looked_at\":0,\
+    \"traffic\":{\"seconds\":1.0,\"plan\":\"node\",\"shares\":{\"planned\":0,\"others\":0,\"tcp\":0,\"idle\":[]},\
+    \"nics\":[{\"name\":\"mlx5_0:1\",\"planned_for\":[],\"rdma\":{\"sent\":1000,\"received\":0},\"tcp\":null}]},\"notes\":[]}";
 
 #[test]
 fn each_program_s_figure_is_read_from_its_own_text() {

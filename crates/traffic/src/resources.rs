@@ -183,7 +183,7 @@ pub enum By {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Use {
+pub struct HeldNic {
     pub by: By,
     pub device: String,
     /// `None`: of memory it is not known
@@ -192,7 +192,7 @@ pub struct Use {
 
 #[derive(Default)]
 pub struct Holdings {
-    pub threads: BTreeMap<u32, BTreeSet<Use>>,
+    pub threads: BTreeMap<u32, BTreeSet<HeldNic>>,
     /// true if there are queue pairs of programs whose owner the kernel does not tell
     pub has_unowned: bool,
 }
@@ -223,7 +223,7 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
             all.threads
                 .entry(thread)
                 .or_default()
-                .extend(held.map(|(by, port)| Use {
+                .extend(held.map(|(by, port)| HeldNic {
                     by,
                     device: object.device.clone(),
                     port,

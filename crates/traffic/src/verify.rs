@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::resources::{By, Use};
+use super::resources::{By, HeldNic};
 use super::tasks::{Marked, Numbers, changed, marked, numbers, variable};
 use nic_placement_core::gpus;
 use nic_placement_core::placement::NodePlacement;
@@ -31,7 +31,7 @@ pub struct Seen {
     pub memory: BTreeMap<u32, u64>,
     /// open device files, as `nvidia0`
     pub device_files: BTreeSet<String>,
-    pub held: BTreeSet<Use>,
+    pub held: BTreeSet<HeldNic>,
 }
 
 #[derive(Debug, Clone)]
@@ -247,8 +247,8 @@ impl Node<'_> {
         }
     }
 
-    fn judged(&self, gpus: &[GpuIndex], planned: &[String], used: &Use) -> UsedNic {
-        let Use { by, device, port } = used;
+    fn judged(&self, gpus: &[GpuIndex], planned: &[String], used: &HeldNic) -> UsedNic {
+        let HeldNic { by, device, port } = used;
         let nic = port.map_or(device.clone(), |port| format!("{device}:{port}"));
         let is_it = |planned: &String| match port {
             Some(_) => *planned == nic,

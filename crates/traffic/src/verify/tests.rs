@@ -8,7 +8,7 @@ use nic_placement_node::platform::model;
 
 /// A task of these GPUs, which has their files open, and uses these devices.
 fn task(gpus: &[usize], holds: &[(&str, By)]) -> Seen {
-    let holds = holds.iter().map(|(device, by)| Use {
+    let holds = holds.iter().map(|(device, by)| HeldNic {
         by: *by,
         device: device.to_string(),
         port: (*by != By::Memory).then_some(1),
