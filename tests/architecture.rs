@@ -53,8 +53,8 @@ fleet::doctor fleet::audit plan config gpus node policy placement topology
 fleet::fabric fleet::audit topology
 fleet::trial topology
 fleet fleet::doctor sys node topology
-traffic libraries placement topology
-tool launch launch::judge formats formats::file formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit
+traffic gpus libraries placement step topology
+tool launch launch::judge formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit
 tool fleet::doctor fleet::fabric fleet::trial traffic process program sys core node topology
 capi launch launch::judge process sys core node topology
 core topology

@@ -3,7 +3,7 @@
 #[path = "tool/answer.rs"]
 mod answer;
 
-use answer::{Answer, Place, TOOL, run};
+use answer::{Answer, Place, TOOL, run, tool};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -191,13 +191,14 @@ fn check_reads_a_topology_file_as_root_would() {
 #[test]
 fn the_map_that_plugstack_conf_names_is_kept_beside_the_node_file() {
     let place = Place::new("refresh-map");
+    let slurm_conf = place.file("slurm.conf", "");
     let refresh = |arguments: &str, more: &str| {
         let line = format!("optional /usr/lib/slurm/libnic_placement.so {arguments}\n");
-        let conf = place.file("plugstack.conf", line);
-        run(&format!(
-            "refresh --output {} --plugstack {conf} {more}",
-            place.at("node.json")
-        ))
+        place.file("plugstack.conf", line);
+        let words = format!("refresh --output {} {more}", place.at("node.json"));
+        let mut tool = tool();
+        tool.args(words.split_whitespace());
+        Answer::of(tool.env("SLURM_CONF", &slurm_conf))
     };
     let map = place.at("node.map-json.json");
     let named = "machine=dgx-h100 set=MY_MAP={map_file:json}";

@@ -13,7 +13,7 @@ C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str
 `check --json` | check | 1, 2 | crates/fleet/src/audit/report.rs | VERSION: u64 =
 `audit --json` | audit | | crates/fleet/src/audit/kinds.rs | VERSION: u32 =
 `fabric --json` | fabric | | crates/fleet/src/fabric/rails.rs | VERSION: u32 =
-`verify --json` | verify | 2 | crates/traffic/src/report.rs | VERSION: u32 =
+`verify --json` | verify | 3 | crates/traffic/src/report.rs | VERSION: u32 =
 `trial`'s report | trial | 2 | crates/fleet/src/trial/report.rs | VERSION: u32 =
 `trial --probe` | probe | 1 | crates/fleet/src/trial/probe.rs | VERSION: u32 =
 marker: the variable `NIC_PLACEMENT` | | v1 | crates/core/src/libraries/marker.rs | write!(line, "

@@ -104,7 +104,7 @@ fn what_was_probably_meant_is_told() {
         ),
         ("top", ["is gone:", "`nic-placement verify --watch"]),
         ("help top", ["is gone:", "`nic-placement verify --watch"]),
-        ("verify sleep 1", ["`verify -- sleep`", "`--merge sleep`"]),
+        ("verify sleep 1", ["unexpected argument `sleep`", "--help"]),
         (
             "exec true",
             ["`--` stands before the program", "`exec -- true`"],

@@ -3,15 +3,13 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>: each metric has one HELP and one TYPE line, then its
 //! samples.  A value of a label may hold anything; backslash, quote and line end are escaped.
 
-use std::fmt::Write;
-
+/// A gauge, which goes up and down.
 pub struct Metric {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-    /// `gauge`, which goes up and down, or `counter`, which only grows and whose name ends with `_total`
-    pub(crate) kind: &'static str,
+    name: &'static str,
+    /// without a backslash
+    help: &'static str,
     /// none: the metric is not written
-    pub(crate) samples: Vec<MetricSample>,
+    samples: Vec<MetricSample>,
 }
 
 pub type MetricSample = (Vec<(&'static str, String)>, u64);
@@ -21,16 +19,6 @@ impl Metric {
         Metric {
             name,
             help,
-            kind: "gauge",
-            samples,
-        }
-    }
-
-    pub fn counter(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
-        Metric {
-            name,
-            help,
-            kind: "counter",
             samples,
         }
     }
@@ -41,33 +29,20 @@ pub fn write(metrics: &[Metric]) -> String {
     for Metric {
         name,
         help,
-        kind,
         samples,
     } in metrics.iter().filter(|metric| !metric.samples.is_empty())
     {
-        let _ = writeln!(
-            out,
-            "# HELP {name} {}\n# TYPE {name} {kind}",
-            help.replace('\\', "\\\\")
-        );
+        out += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
         for (labels, value) in samples {
-            let labels: Vec<String> = labels
-                .iter()
-                .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
-                .collect();
-            let _ = if labels.is_empty() {
-                writeln!(out, "{name} {value}")
-            } else {
-                writeln!(out, "{name}{{{}}} {value}", labels.join(","))
+            let labels = labels.iter().map(|(label, value)| {
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+                format!("{label}=\"{}\"", value.replace('\n', "\\n"))
+            });
+            out += &match labels.collect::<Vec<_>>().join(",") {
+                none if none.is_empty() => format!("{name} {value}\n"),
+                labels => format!("{name}{{{labels}}} {value}\n"),
             };
         }
     }
     out
-}
-
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

@@ -9,5 +9,4 @@ pub mod resources;
 pub mod tasks;
 #[cfg(test)]
 mod tests;
-pub mod units;
 pub mod verify;

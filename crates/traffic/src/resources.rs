@@ -9,7 +9,8 @@
 //! * Objects that the driver makes by commands of its own (mlx5's DEVX) are not listed: UCX's connections on ConnectX cards are
 //!   of this kind (`MLX5_DEVX_OBJECTS`, src/uct/ib/base/ib_md.c), its memory is not.
 
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Objects {
@@ -70,9 +71,8 @@ impl Objects {
 }
 
 /// An object: its device, and the kernel's numbers of it.
-#[derive(Default)]
 pub struct Object {
-    pub device: String,
+    device: String,
     numbers: BTreeMap<u16, u32>,
     is_kernels: bool,
 }
@@ -81,7 +81,8 @@ impl Object {
     fn new(bytes: &[u8], device: String) -> Object {
         let mut object = Object {
             device,
-            ..Object::default()
+            numbers: BTreeMap::new(),
+            is_kernels: false,
         };
         for (number, payload) in attributes(bytes) {
             match (number, payload) {
@@ -116,14 +117,6 @@ impl Object {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    More,
-    Done,
-    /// the kernel refuses, with a number of errno(3)
-    Refused(i32),
-}
-
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
@@ -145,7 +138,8 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> Answer {
+/// True if more datagrams follow; else the kernel's refusal, by a number of errno(3).
+pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> Result<bool, i32> {
     /// `NLMSG_ERROR` and `NLMSG_DONE`, with an error number behind, or 0.
     const ENDS: [u16; 2] = [2, 3];
     while let Some(length) = u32_at(datagram, 0).map(|length| length as usize) {
@@ -154,8 +148,8 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
         };
         if ENDS.contains(&kind) {
             return match u32_at(body, 0).unwrap_or(0) as i32 {
-                error if error < 0 => Answer::Refused(-error),
-                _ => Answer::Done,
+                error if error < 0 => Err(-error),
+                _ => Ok(false),
             };
         }
         let device = Object::new(body, String::new());
@@ -172,49 +166,35 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
         let rest = datagram.get(length.next_multiple_of(4)..);
         datagram = rest.unwrap_or_default();
     }
-    Answer::More
+    Ok(true)
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
-    /// queue pairs with a peer that are ready to send, by port
-    pub connected: BTreeMap<u32, u32>,
-    /// queue pairs ready to send without a peer of their own: datagrams, and a driver's kinds, as
-    /// EFA's
-    pub unconnected: BTreeMap<u32, u32>,
-    /// pieces of memory that the device may reach
-    pub regions: u32,
+/// Evidence that a NIC is used, the best first: only a task's best counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// queue pairs with a peer that are ready to send
+    QueuePairs,
+    /// queue pairs ready to send without a peer of their own: datagrams, of which UCX has some on each NIC of its list, and a
+    /// driver's kinds, as EFA's
+    Datagrams,
+    /// registered memory: the kernel may not list the queue pairs
+    Memory,
 }
 
-impl Held {
-    pub fn add(&mut self, other: &Held) {
-        self.with(other, |mine, others| mine + others);
-    }
-
-    /// Keeps the larger number of each kind at two times.
-    pub fn most(&mut self, other: &Held) {
-        self.with(other, u32::max);
-    }
-
-    fn with(&mut self, other: &Held, join: fn(u32, u32) -> u32) {
-        for (mine, others) in [
-            (&mut self.connected, &other.connected),
-            (&mut self.unconnected, &other.unconnected),
-        ] {
-            for (port, count) in others {
-                let of_port = mine.entry(*port).or_default();
-                *of_port = join(*of_port, *count);
-            }
-        }
-        self.regions = join(self.regions, other.regions);
-    }
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldNic {
+    pub by: By,
+    pub device: String,
+    /// `None`: of memory it is not known
+    pub port: Option<u32>,
 }
 
 #[derive(Default)]
 pub struct Holdings {
-    pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
-    /// queue pairs of programs whose owner the kernel does not tell
-    pub unowned: u32,
+    pub threads: BTreeMap<u32, BTreeSet<HeldNic>>,
+    /// true if there are queue pairs of programs whose owner the kernel does not tell
+    pub has_unowned: bool,
 }
 
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
@@ -230,46 +210,42 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
         *threads.get(&Some((*context)?))?
     };
     let mut all = Holdings::default();
-    for objects in [Objects::QueuePairs, Objects::Regions, Objects::Contexts] {
+    for objects in [Objects::QueuePairs, Objects::Regions] {
         for object in of(objects).filter(|object| !object.is_kernels) {
             let Some(thread) = object.number(THREAD).or_else(|| of_context(object)) else {
-                all.unowned += u32::from(objects == Objects::QueuePairs);
+                all.has_unowned |= objects == Objects::QueuePairs;
                 continue;
             };
-            let held = all
-                .threads
+            let held = match objects {
+                Objects::QueuePairs => sends(object),
+                _ => Some((By::Memory, None)),
+            };
+            all.threads
                 .entry(thread)
                 .or_default()
-                .entry(object.device.clone())
-                .or_default();
-            match objects {
-                Objects::QueuePairs => count(held, object),
-                Objects::Regions => held.regions += 1,
-                _ => {}
-            }
+                .extend(held.map(|(by, port)| HeldNic {
+                    by,
+                    device: object.device.clone(),
+                    port,
+                }));
         }
     }
     all
 }
 
-fn count(held: &mut Held, queue_pair: &Object) {
+/// `None` for a queue pair that cannot send yet, or no more.
+fn sends(queue_pair: &Object) -> Option<(By, Option<u32>)> {
     /// `IB_UVERBS_QPT_RC`, `UC`, `XRC_INI` and `XRC_TGT` of include/uapi/rdma/ib_user_verbs.h.
     const CONNECTED: [u32; 4] = [2, 3, 9, 10];
     /// `IB_QPS_RTS`, ready to send, of include/rdma/ib_verbs.h.
     const READY: u32 = 3;
-    // others cannot send yet, or no more
-    if queue_pair.number(STATE) != Some(READY) {
-        return;
-    }
     let kind = queue_pair.number(TYPE);
-    let of_kind = if kind.is_some_and(|kind| CONNECTED.contains(&kind)) {
-        &mut held.connected
-    } else {
-        &mut held.unconnected
+    let by = match kind.is_some_and(|kind| CONNECTED.contains(&kind)) {
+        true => By::QueuePairs,
+        false => By::Datagrams,
     };
-    *of_kind
-        .entry(queue_pair.number(PORT).unwrap_or(1))
-        .or_default() += 1;
+    let port = queue_pair.number(PORT).unwrap_or(1);
+    (queue_pair.number(STATE) == Some(READY)).then_some((by, Some(port)))
 }
 
 #[cfg(test)]
@@ -315,20 +291,25 @@ mod tests {
     fn answered(objects: Objects, entries: &[Vec<(u16, u32)>]) -> (Objects, Vec<Object>) {
         let mut found = Vec::new();
         let bytes = [listed(objects, entries), message(3, &[0; 4])].concat();
-        assert_eq!(read(objects, &bytes, &mut found), Answer::Done);
+        assert_eq!(read(objects, &bytes, &mut found), Ok(false));
         (objects, found)
     }
 
     #[test]
-    fn queue_pairs_are_counted_by_port_and_by_whether_they_can_send() {
+    fn queue_pairs_are_told_apart_by_port_and_by_whether_they_can_send() {
         let pair =
             |kind, state, port| vec![(PORT, port), (TYPE, kind), (STATE, state), (THREAD, 42)];
-        let pairs = [(2, 3, 1), (2, 3, 2), (2, 1, 1), (4, 3, 1), (255, 3, 1)];
+        let pairs = [(2, 3, 1), (2, 3, 2), (2, 1, 1), (4, 1, 1), (255, 3, 2)];
         let pairs = pairs.map(|(kind, state, port)| pair(kind, state, port));
         let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
-        let held = &held.threads[&42]["mlx5_3"];
-        assert_eq!(held.connected, BTreeMap::from([(1, 1), (2, 1)]));
-        assert_eq!(held.unconnected[&1], 2, "datagrams and EFA's own kind");
+        let held = held.threads[&42].iter().map(|of| (of.by, of.port));
+        let (pairs, datagrams) = (By::QueuePairs, By::Datagrams);
+        let wanted = [(pairs, Some(1)), (pairs, Some(2)), (datagrams, Some(2))];
+        assert_eq!(
+            held.collect::<Vec<_>>(),
+            wanted,
+            "EFA's own kind is no pair"
+        );
     }
 
     #[test]
@@ -344,20 +325,20 @@ mod tests {
             answered(Objects::Contexts, &contexts),
         ]);
         let all = holdings(&answers);
-        assert_eq!(all.unowned, 1, "the context's own thread has ended too");
+        assert!(all.has_unowned, "the context's own thread has ended too");
         assert_eq!(all.threads.keys().collect::<Vec<_>>(), [&42]);
-        let held = &all.threads[&42]["mlx5_3"];
-        assert_eq!(held.connected[&1], 1);
+        let held = all.threads[&42].first().unwrap();
+        assert_eq!((held.by, &*held.device), (By::QueuePairs, "mlx5_3"));
     }
 
     #[test]
     fn a_refusal_is_told_by_its_number_and_a_device_by_its_index() {
         let refusal = message(2, &(-22i32).to_ne_bytes());
         let refused = read(Objects::Contexts, &refusal, &mut Vec::new());
-        assert_eq!(refused, Answer::Refused(22));
+        assert_eq!(refused, Err(22));
         let mut found = Vec::new();
         let more = read(Objects::Devices, &message(5121, &device()), &mut found);
-        assert_eq!(more, Answer::More);
+        assert_eq!(more, Ok(true));
         let index = found[0].device_index();
         assert_eq!((&*found[0].device, index), ("mlx5_3", Some(7)));
         assert_eq!(Objects::QueuePairs.request(Some(7)).len(), 24);
@@ -367,12 +348,12 @@ mod tests {
         #[test]
         fn any_bytes_are_read_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 0usize..300) {
             let mut found = Vec::new();
-            read(Objects::QueuePairs, &bytes, &mut found);
+            let _ = read(Objects::QueuePairs, &bytes, &mut found);
             let pairs: Vec<Vec<(u16, u32)>> = vec![vec![(TYPE, 2), (STATE, 3), (THREAD, 42)]; 9];
             let mut datagram = listed(Objects::QueuePairs, &pairs);
             datagram.truncate(cut);
             datagram.extend(bytes);
-            read(Objects::QueuePairs, &datagram, &mut found);
+            let _ = read(Objects::QueuePairs, &datagram, &mut found);
             prop_assert!(found.len() <= 200);
         }
     }

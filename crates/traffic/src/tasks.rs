@@ -5,46 +5,38 @@
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::topology::{CpuSet, DeviceName, PciAddress};
+use serde::{Deserialize, Serialize};
 
 /// GPUs, or NICs, of one task: a node has fewer.
 const MAX_DEVICES: usize = 256;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StepId {
-    pub job: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Numbers {
+    pub job: Option<u64>,
     /// `SLURM_STEP_ID`; `None` outside of srun
     pub step: Option<u64>,
-}
-
-impl std::fmt::Display for StepId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        /// `SLURM_BATCH_SCRIPT` of slurm/slurm.h, and the least number that is no step's of srun.
-        const BATCH: u64 = 0xffff_fffb;
-        const FIRST: u64 = 0xffff_fff0;
-        match self.step {
-            Some(BATCH) => write!(f, "{}.batch", self.job),
-            Some(step) if step < FIRST => write!(f, "{}.{step}", self.job),
-            _ => write!(f, "{}", self.job),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Numbers {
-    pub step: Option<StepId>,
-    pub local: Option<u32>,
-    pub rank: Option<u32>,
+    pub local_id: Option<u32>,
+    pub task: Option<u32>,
 }
 
 impl Numbers {
+    /// `SLURM_MAX_NORMAL_STEP_ID` of slurm/slurm.h: the last number that is a step's of srun.
+    pub const LAST_STEP: u64 = 0xffff_fff0;
+
     /// `17.0 task 3`; `None` outside of jobs.
     pub fn label(&self) -> Option<String> {
-        let task = self
-            .rank
-            .or(self.local)
-            .map(|number| format!(" task {number}"))
-            .unwrap_or_default();
-        self.step.map(|step| format!("{step}{task}"))
+        /// `SLURM_BATCH_SCRIPT` of slurm/slurm.h.
+        const BATCH: u64 = 0xffff_fffb;
+        let mut label = self.job?.to_string();
+        match self.step {
+            Some(BATCH) => label += ".batch",
+            Some(step) if step <= Numbers::LAST_STEP => label += &format!(".{step}"),
+            _ => {}
+        }
+        if let Some(task) = self.task.or(self.local_id) {
+            label += &format!(" task {task}");
+        }
+        Some(label)
     }
 }
 
@@ -59,17 +51,15 @@ pub struct Marked {
 pub fn numbers(environment: &[u8]) -> Numbers {
     fn value<T: std::str::FromStr>(environment: &[u8], name: &str) -> Option<T> {
         let text = variable(environment, name)?;
-        text.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| text.parse().ok())?
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number)
     }
+    let job: Option<u64> = value(environment, "SLURM_JOB_ID");
     Numbers {
-        step: value(environment, "SLURM_JOB_ID").map(|job| StepId {
-            job,
-            step: value(environment, "SLURM_STEP_ID"),
-        }),
-        local: value(environment, "SLURM_LOCALID"),
-        rank: value(environment, "SLURM_PROCID"),
+        job,
+        step: job.and(value(environment, "SLURM_STEP_ID")),
+        local_id: value(environment, "SLURM_LOCALID"),
+        task: value(environment, "SLURM_PROCID"),
     }
 }
 
@@ -77,14 +67,13 @@ pub fn numbers(environment: &[u8]) -> Numbers {
 pub fn marked(environment: &[u8]) -> Option<Marked> {
     let devices = marker::devices(variable(environment, marker::NAME)?)?;
     let gpus = devices.gpus.iter().take(MAX_DEVICES);
-    let nics = devices
-        .nics
-        .iter()
-        .take(MAX_DEVICES)
-        .filter(|nic| is_port(nic));
+    let nics = devices.nics.iter().take(MAX_DEVICES);
     Some(Marked {
         gpus: gpus.filter_map(|gpu| gpu.parse().ok()).collect(),
-        nics: nics.map(ToString::to_string).collect(),
+        nics: nics
+            .filter(|nic| is_port(nic))
+            .map(ToString::to_string)
+            .collect(),
         cpus: devices.cpus.and_then(|cpus| CpuSet::from_list(cpus).ok()),
     })
 }

@@ -23,7 +23,7 @@ mod terminal;
 pub use beside::Signals;
 pub use driver::{DriverAnswer, DriverError, ask_drivers, copies};
 pub use lock::try_lock;
-pub use terminal::terminal_size;
+pub use terminal::terminal_columns;
 
 use std::ffi::{OsString, c_int};
 use std::io;

@@ -1,17 +1,19 @@
-//! The size of a terminal.
+//! The width of a terminal.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Columns and lines; `None` if the descriptor is no terminal, or the terminal reports 0.
-pub fn terminal_size(of: BorrowedFd) -> [Option<u16>; 2] {
-    // SAFETY: TIOCGWINSZ writes one `winsize`, for which all zero is valid; the borrow keeps the descriptor open.
-    let size: libc::winsize = unsafe {
-        let mut size = std::mem::zeroed();
-        libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size);
-        size
+/// `None` if the descriptor is no terminal, or the terminal reports 0.
+pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
     };
-    [size.ws_col, size.ws_row].map(|number| (number > 0).then_some(number))
+    // SAFETY: TIOCGWINSZ writes one `winsize`; the borrow keeps the descriptor open.
+    let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    Some(size.ws_col).filter(|columns| done == 0 && *columns > 0)
 }
 
 #[cfg(test)]

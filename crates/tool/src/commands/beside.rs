@@ -10,51 +10,39 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitStatus;
 use std::thread;
 
-/// Runs the program: `before` first, `started` with its result while the program runs, and `ended` with the program's status. The
-/// tool ends as the program, whatever of its own work fails.
-pub(super) fn run<B, W>(
-    command: &str,
+/// Runs the program: `before` first, and `ended` with its result and the program's status. The tool ends as the program,
+/// whatever of its own work fails.
+pub(super) fn run<B>(
     program: &[OsString],
     before: impl FnOnce() -> B,
-    started: impl FnOnce(B, u32) -> W,
-    ended: impl FnOnce(W, u8),
+    ended: impl FnOnce(B, u8),
 ) -> Result<(), Failure> {
+    let alone = |why: &str| {
+        tell(&format!("verify: {why}: CMD runs alone"));
+        Err(become_as_it_is(program))
+    };
     // on a small stack (`ulimit -s`) another thread runs the tool, and the first one's signals are not held back
     let is_first_thread = thread::current().name() == Some("main");
     let Some(signals) = Signals::hold().ok().filter(|_| is_first_thread) else {
-        tell(&format!(
-            "{command}: signals cannot be held back, or the stack is too small: CMD runs alone"
-        ));
-        return Err(become_as_it_is(program));
+        return alone("signals cannot be held back, or the stack is too small");
     };
-    let name = command.to_string();
-    panic::set_hook(Box::new(move |panic| {
-        let place = panic
-            .location()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        tell(&format!(
-            "{name}: bug at {place}: {panic}; please report this"
-        ));
+    panic::set_hook(Box::new(|panic| {
+        tell(&format!("verify: a bug, please report it: {panic}"));
     }));
     let before = guarded(before);
     let child = match signals.start(program) {
         Ok(child) => child,
         Err(error) if is_shortage(&error) => {
-            tell(&format!(
-                "{command}: no process can be started ({error}): CMD runs alone"
-            ));
             signals.give_back();
-            return Err(become_as_it_is(program));
+            return alone(&format!("no process can be started ({error})"));
         }
         Err(error) => return Err(not_started(program, &error)),
     };
-    let watched = before.and_then(|before| guarded(|| started(before, child.id())));
     let status = signals
         .wait(child)
-        .map_err(|error| format!("{command}: cannot wait for CMD: {error}"))?;
+        .map_err(|error| format!("verify: cannot wait for CMD: {error}"))?;
     let status = status_of(status);
-    watched.and_then(|watched| guarded(|| ended(watched, status)));
+    before.and_then(|before| guarded(|| ended(before, status)));
     match status {
         0 => Ok(()),
         status => Err(ending(status, "")),
@@ -70,17 +58,13 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
 fn is_shortage(error: &io::Error) -> bool {
     /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
     const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
-    error
-        .raw_os_error()
-        .is_some_and(|number| SHORTAGES.contains(&number))
+    let number = error.raw_os_error();
+    number.is_some_and(|number| SHORTAGES.contains(&number))
 }
 
 /// As in shells: 128 and more for a signal.
 fn status_of(status: ExitStatus) -> u8 {
-    let by_signal = || status.signal().map(|signal| 128 + signal);
-    status
-        .code()
-        .or_else(by_signal)
-        .and_then(|status| u8::try_from(status).ok())
-        .unwrap_or(u8::MAX)
+    let signal = status.signal().map(|signal| 128 + signal);
+    let status = status.code().or(signal);
+    status.and_then(|of| of.try_into().ok()).unwrap_or(u8::MAX)
 }

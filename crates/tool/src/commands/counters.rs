@@ -5,10 +5,10 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_formats::describe;
 use nic_placement_node::discover::Root;
 use nic_placement_traffic::bytes::Readings;
-use nic_placement_traffic::counters::{self, CountedPort, OF_SOFT_ROCE, PortCounts, Sample};
+use nic_placement_traffic::counters::{self, Count, OF_SOFT_ROCE, PortCounts, Sample};
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const CLASS: &str = "sys/class/infiniband";
@@ -41,22 +41,11 @@ pub(super) struct Counted {
 
 impl Counted {
     pub(super) fn begin(open: &Open, patience: Duration) -> Counted {
-        let Reading {
-            sample,
-            silent,
-            is_unasked,
-        } = read(open, &BTreeSet::new(), patience);
-        if !silent.is_empty() && !is_unasked {
-            let names: Vec<&str> = silent.iter().map(String::as_str).collect();
-            let (names, seconds) = (names.join(", "), patience.as_secs());
-            super::tell(&format!(
-                "verify: {names} did not answer in {seconds} s and is left out"
-            ));
-        }
+        let (after, silent) = read(open, &BTreeSet::new(), patience);
         Counted {
             open: Arc::clone(open),
             readings: Readings {
-                after: sample,
+                after,
                 silent,
                 ..Readings::default()
             },
@@ -68,47 +57,37 @@ impl Counted {
     pub(super) fn readings(&mut self, patience: Duration) -> Readings {
         let readings = &mut self.readings;
         readings.seconds = self.begun.elapsed().as_secs_f64();
-        let now = read(&self.open, &readings.silent, patience);
+        let (now, silent) = read(&self.open, &readings.silent, patience);
         self.begun = Instant::now();
-        readings.silent.extend(now.silent);
-        readings.before = std::mem::replace(&mut readings.after, now.sample);
+        readings.silent.extend(silent);
+        readings.before = std::mem::replace(&mut readings.after, now);
         readings.clone()
     }
 }
 
-pub(super) struct Reading {
-    pub(super) sample: Sample,
-    silent: BTreeSet<String>,
-    /// true if no thread could be started: then no card was asked
-    is_unasked: bool,
-}
-
-type Left = Mutex<std::vec::IntoIter<String>>;
-
 /// Asks all RDMA devices but the silent ones, and all interfaces of cards. An interface of an RDMA device is in that device's
-/// counts alone.
-pub(super) fn read(open: &Open, silent: &BTreeSet<String>, patience: Duration) -> Reading {
+/// counts alone. Returns the devices that have not answered too.
+fn read(open: &Open, silent: &BTreeSet<String>, patience: Duration) -> (Sample, BTreeSet<String>) {
     let (sender, answers) = channel();
     let root = open();
-    let devices = root
-        .as_ref()
-        .map(|root| root.list(CLASS, |name| !silent.contains(name)));
+    let root = root.as_ref();
+    let devices = root.map(|root| root.list(CLASS, |name| !silent.contains(name)));
     let mut devices = devices.unwrap_or_default();
     devices.truncate(MAX_DEVICES);
-    let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
-    let ask = || {
-        let (left, open, sender) = (Arc::clone(&left), Arc::clone(open), sender.clone());
-        move || ask_all(&left, &open, &sender)
-    };
-    let is_unasked = !devices.is_empty() && !threads::started(ask());
-    // fewer threads than cards ask all the same, as long as cards answer
-    if !is_unasked {
-        let mut others = devices.iter().skip(1);
-        let _ = others.try_for_each(|_| threads::start(ask()));
+    for device in devices.clone() {
+        let (open, sender) = (Arc::clone(open), sender.clone());
+        let ask = move || {
+            let sample = open().map(|root| device_of(&root, &device));
+            // this fails where the reading has ended without the answer
+            let _ = sender.send((device, sample.unwrap_or_default()));
+        };
+        if !threads::started(ask) {
+            break;
+        }
     }
     drop(sender);
     let end = Instant::now() + patience;
-    let mut sample = root.as_ref().map_or(Sample::new(), interfaces);
+    let mut sample = root.map_or(Sample::new(), interfaces);
     let mut silent: BTreeSet<String> = devices.into_iter().collect();
     while !silent.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
@@ -116,28 +95,11 @@ pub(super) fn read(open: &Open, silent: &BTreeSet<String>, patience: Duration) -
             break;
         };
         silent.remove(&device);
+        let of_cards = answer.values().flat_map(|port| &port.interface);
+        of_cards.for_each(|interface| drop(sample.remove(&interface.of)));
         sample.extend(answer);
     }
-    let cards = sample.iter().filter(|(place, _)| place.port > 0);
-    let of_cards = cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
-    let of_cards: BTreeSet<String> = of_cards.collect();
-    sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
-    Reading {
-        sample,
-        silent,
-        is_unasked,
-    }
-}
-
-/// Asks card after card, until all are asked or one does not answer.
-fn ask_all(left: &Left, open: &Open, sender: &Sender<(String, Sample)>) {
-    loop {
-        let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(device) = next else { return };
-        let sample = open().map(|root| device_of(&root, &device));
-        // this fails where the reading has ended without the answer
-        let _ = sender.send((device, sample.unwrap_or_default()));
-    }
+    (sample, silent)
 }
 
 fn device_of(root: &Root, device: &str) -> Sample {
@@ -147,9 +109,7 @@ fn device_of(root: &Root, device: &str) -> Sample {
     let parent = parent.filter(|parent| !parent.ends_with("devices/virtual"));
     let driver = parent.and_then(|parent| root.follow(&format!("{parent}/driver")));
     let driver = driver.as_deref().and_then(|path| path.rsplit('/').next());
-    let beside = parent.map_or(Vec::new(), |parent| {
-        root.list(&format!("{parent}/net"), |_| true)
-    });
+    let beside = parent.map(|parent| root.list(&format!("{parent}/net"), |_| true));
     let mut sample = Sample::new();
     for port in 1..=MAX_PORTS {
         let below = format!("{path}/ports/{port}");
@@ -158,27 +118,23 @@ fn device_of(root: &Root, device: &str) -> Sample {
         }
         let read = |file: &str| root.read(&format!("{below}/{file}"));
         let is_name = |name: &String| !(["", ".", ".."].contains(&&**name) || name.contains('/'));
-        let interface = match &beside[..] {
-            [only] => Some(only.clone()),
-            // soft RoCE names the interface that it uses (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
-            _ => (root.read(&format!("{path}/parent")).filter(is_name))
-                .or_else(|| read("gid_attrs/ndevs/0").filter(is_name)),
+        let interface = match beside.as_deref() {
+            Some([only]) => Some(only.clone()),
+            _ => read("gid_attrs/ndevs/0").filter(is_name),
         };
         let counts = PortCounts {
             rdma: counters::rdma(driver, &read),
             interface: interface.and_then(|name| interface_of(root, name)),
             is_soft: parent.is_none() || read(OF_SOFT_ROCE).is_some(),
         };
-        let device = device.to_string();
-        sample.insert(CountedPort { device, port }, counts);
+        sample.insert(format!("{device}:{port}"), counts);
     }
     sample
 }
 
-fn interface_of(root: &Root, name: String) -> Option<(String, counters::Count)> {
-    let read = |file: &str| root.read(&format!("{INTERFACES}/{name}/statistics/{file}"));
-    let count = counters::interface(&read)?;
-    Some((name, count))
+fn interface_of(root: &Root, name: String) -> Option<Count> {
+    let path = format!("{INTERFACES}/{name}/statistics");
+    counters::interface(name, &|file| root.read(&format!("{path}/{file}")))
 }
 
 /// Interfaces on devices: others, as bonds and bridges, count their bytes a second time.
@@ -189,12 +145,12 @@ fn interfaces(root: &Root) -> Sample {
     };
     let names = root.list(INTERFACES, |_| true).into_iter();
     let names = names.filter(on_a_device).take(MAX_DEVICES);
-    let counted = names.filter_map(|device| {
+    let counted = names.filter_map(|name| {
         let counts = PortCounts {
-            interface: Some(interface_of(root, device.clone())?),
+            interface: Some(interface_of(root, name.clone())?),
             ..PortCounts::default()
         };
-        Some((CountedPort { device, port: 0 }, counts))
+        Some((name, counts))
     });
     counted.collect()
 }
@@ -229,12 +185,11 @@ mod tests {
             }
             Some(tree())
         });
-        let first = read(&open, &BTreeSet::new(), Duration::from_millis(300));
-        assert_eq!((first.silent.len(), first.sample.len()), (1, 1));
-        let again = read(&open, &first.silent, Duration::from_secs(60));
-        assert!(again.silent.is_empty(), "the others answer");
-        let mut places = again.sample.keys();
-        assert!(places.all(|place| !first.silent.contains(&place.device)));
+        let (sample, silent) = read(&open, &BTreeSet::new(), Duration::from_millis(300));
+        assert_eq!((silent.len(), sample.len()), (1, 1));
+        let (again, others) = read(&open, &silent, Duration::from_secs(60));
+        assert!(others.is_empty(), "the others answer");
+        assert!(again.keys().eq(sample.keys()), "{again:?}");
         drop(release);
     }
 }

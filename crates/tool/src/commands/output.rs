@@ -81,15 +81,6 @@ pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Res
     Ok(())
 }
 
-/// Tries the first step of `write_own`, which asks the file system, not only its modes.
-pub(super) fn could_write(place: &Path) -> Result<(), String> {
-    there(place)?;
-    let (folder, name) = parts(place)?;
-    begin(folder, name, 0o600)
-        .and_then(|(new, _)| fs::remove_file(new))
-        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
-}
-
 /// Writes a file of this mode beside `place`, and renames it: until it is whole, readers have the old one.
 fn replace(
     place: &Path,
@@ -169,45 +160,6 @@ pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
     } else {
         refuse()
     }
-}
-
-/// For `-o`: this file, or in a folder one for each node.
-pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
-    if output.as_os_str().as_bytes().ends_with(b"/") {
-        make_folder(output)?;
-    }
-    if !output.is_dir() {
-        return Ok(output.to_path_buf());
-    }
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-    let name: String = node
-        .chars()
-        .map(|letter| if is_part(letter) { letter } else { '_' })
-        .collect();
-    let name = name.trim_start_matches('.');
-    Ok(output.join(format!(
-        "{}.{}",
-        if name.is_empty() { "node" } else { name },
-        if json { "json" } else { "txt" }
-    )))
-}
-
-/// All nodes of a step make it at once: it is no error that another has.
-fn make_folder(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| {
-        let shown = folder.display();
-        // with the slash at its end a link would be followed
-        let there = fs::symlink_metadata(folder.components().as_path());
-        match there {
-            Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {
-                format!(
-                    "cannot make the folder `{shown}`: {} is there",
-                    root::kind(there.file_type())
-                )
-            }
-            _ => format!("cannot make the folder `{shown}`: {error}"),
-        }
-    })
 }
 
 #[cfg(test)]

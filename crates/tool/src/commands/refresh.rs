@@ -1,6 +1,5 @@
 //! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file.
 
-mod engines;
 pub(super) mod textfile;
 mod watch;
 
@@ -8,14 +7,18 @@ use super::page::Page;
 use super::request::{number, whole_node};
 use super::{Failure, output};
 use nic_placement_core::config::NodeFileUse;
-use nic_placement_core::topology::Topology;
+use nic_placement_core::maps::{Format, Subject, write};
+use nic_placement_core::plan::Plan;
+use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::import::nccl;
 use nic_placement_formats::node_file;
 use nic_placement_launch::plugstack;
 use nic_placement_node::discover::Root;
-use nic_placement_node::discover::root::{self, Author};
+use nic_placement_node::discover::root::{Author, read_unlinked};
+use nic_placement_process::maps;
 use nic_placement_program::try_lock;
 use nic_placement_sys as sys;
+use nic_placement_traffic::exposition;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -46,13 +49,10 @@ pub(super) struct RefreshOptions {
     /// folder that does not exist.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// this file instead of the plugstack.conf that Slurm reads: which maps are kept, and of which NICs
-    #[arg(long, value_name = "FILE")]
-    plugstack: Option<PathBuf>,
     /// also write metrics of the node for Prometheus: a file ending with .prom in a folder of the node exporter
     ///
-    /// When the node was read, ports up or down with their rates, GPUs for each port, pairs on different sockets. Bytes only of
-    /// cards whose counters the node exporter does not read itself. The folder is that of its --collector.textfile.directory.
+    /// Ports that GPUs would use if they worked, GPUs without a NIC, pairs on different sockets. The folder is that of its
+    /// --collector.textfile.directory.
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
     /// go on: write it again within a second of a change, and regularly
@@ -85,29 +85,14 @@ pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure>
         .textfile
         .as_deref()
         .map_or(Ok(()), textfile::check)?;
-    let files = Files {
-        place: &place,
-        plugstack: options.plugstack.as_deref(),
-        textfile: options.textfile.as_deref(),
-    };
+    let textfile = options.textfile.as_deref();
     match options.watch {
-        true => watch::watch(&files, Duration::from_secs(options.every.into())),
-        false => refresh(&files),
+        true => watch::watch(&place, textfile, Duration::from_secs(options.every.into())),
+        false => refresh(&place, textfile),
     }
 }
 
-struct Files<'a> {
-    place: &'a Path,
-    plugstack: Option<&'a Path>,
-    textfile: Option<&'a Path>,
-}
-
-fn refresh(files: &Files) -> Result<(), Failure> {
-    let &Files {
-        place,
-        plugstack,
-        textfile,
-    } = files;
+fn refresh(place: &Path, textfile: Option<&Path>) -> Result<(), Failure> {
     let shown = place.display();
     let (folder, name) = output::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
@@ -131,20 +116,28 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     let (node, diagnostics) = node_file::make(
         &Root::live(),
         sys::seconds_since_boot(),
-        utc(SystemTime::now()),
+        humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
     )?;
     diagnostics
         .iter()
         .for_each(|diagnostic| super::tell(&diagnostic.to_string()));
     output::write(place, &node_file::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
-    let admin = plugstack::admin(plugstack, None, |name| std::env::var_os(name))
-        .0
-        .admin;
-    engines::keep(node.topology.clone(), place, admin.clone())?;
+    let admin = plugstack::admin(None, None, |name| std::env::var_os(name));
+    let mut admin = admin.0.admin;
+    admin.node_file.path = place.display().to_string();
+    let maps = maps::places(&admin);
+    if maps.is_empty() && textfile.is_none() {
+        return Ok(());
+    }
+    let plan = whole_node(node.topology, admin)?;
+    for_engines(&plan, maps)?;
     // last: its file system may not answer
     if let Some(textfile) = textfile {
-        textfile::keep(&whole_node(node.topology, admin)?, textfile)?;
+        output::write(
+            textfile,
+            exposition::write(&textfile::metrics(&plan)).as_bytes(),
+        )?;
     }
     Ok(())
 }
@@ -155,56 +148,66 @@ const HEADING: &str = "<!-- written by nic-placement refresh, which keeps it as 
 
 /// Keeps a file for NCCL beside the node file, for the admin's `set=NCCL_TOPO_FILE=`, if the bus hides pairs of GPU and NIC.
 fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
-    let beside = place.with_extension("nccl.xml");
-    let shown = beside.display();
-    let written = match topology.stated_paths.is_empty() {
-        true => Err("the bus hides nothing from NCCL".to_string()),
-        false => nccl::write(topology).map_err(|unwritable| unwritable.to_string()),
+    let file = place.with_extension("nccl.xml");
+    let is_needed = !topology.stated_paths.is_empty();
+    let is_anothers = match read_unlinked(&file, maps::MAX_BYTES, Author::Anyone) {
+        Ok(bytes) => !bytes.starts_with(HEADING.as_bytes()),
+        Err(unreadable) => !unreadable.problem.is_absent(),
     };
-    match (written, there(&beside)) {
-        (Err(reason), There::Ours(_)) => {
-            fs::remove_file(&beside)
-                .map_err(|error| format!("cannot remove `{shown}`: {error}"))?;
-            super::tell(&format!("`{shown}` is removed: {reason}"));
-        }
-        (Err(reason), _) if !topology.stated_paths.is_empty() => {
-            super::tell(&format!("no file for NCCL: {reason}"));
-        }
-        (Err(_), _) => {}
-        (Ok(_), There::Anothers(what)) => {
+    match (is_anothers, is_needed) {
+        (true, false) => Ok(()),
+        (true, true) => {
             super::tell(&format!(
-                "no file for NCCL: {what}, and stays as it is; remove it to get one"
+                "no file for NCCL: `{}` was not written by `refresh`, and stays: remove it to get one",
+                file.display()
             ));
+            Ok(())
         }
-        (Ok(text), old) => {
-            let text = format!("{HEADING}\n{text}");
-            // a job that starts now may be reading it
-            if !matches!(old, There::Ours(old) if old == text.as_bytes()) {
-                output::write(&beside, text.as_bytes())?;
-            }
+        (false, false) => remove(&file),
+        (false, true) => {
+            let written = nccl::write(topology).map(|text| format!("{HEADING}\n{text}"));
+            keep(&file, written.map_err(|unwritable| unwritable.to_string()))
         }
     }
-    Ok(())
 }
 
-enum There {
-    Nothing,
-    Ours(Vec<u8>),
-    /// the reason why it is not ours
-    Anothers(String),
+/// Keeps the maps that the admin's templates name, as for a step without words. Other files stay: another program may have
+/// written them.
+fn for_engines(plan: &Plan, maps: Vec<(Format, PathBuf)>) -> Result<(), String> {
+    let gpus: Vec<GpuIndex> = plan.node.gpu_indices().collect();
+    let subject = Subject {
+        topology: &plan.node,
+        node: &plan.map,
+        gpus: &gpus,
+    };
+    let written = |format: Format| match gpus.is_empty() {
+        true => Err("the node has no GPU".to_string()),
+        false => write(format, subject).map_err(|why| why.to_string()),
+    };
+    let mut maps = maps.into_iter();
+    maps.try_for_each(|(format, file)| keep(&file, written(format)))
 }
 
-fn there(beside: &Path) -> There {
-    /// Of a file of ours: 256 elements of some ten values of 253 bytes.
-    const MAX_OURS: usize = 1024 * 1024;
-    match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
-        Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
-        Ok(_) => There::Anothers(format!(
-            "`{}` was not written by `refresh`",
-            beside.display()
-        )),
-        Err(unreadable) if unreadable.problem.is_absent() => There::Nothing,
-        Err(unreadable) => There::Anothers(unreadable.to_string()),
+/// Writes a file, unless it is there: a job that starts now may be reading it. Removes one that cannot be made.
+fn keep(file: &Path, text: Result<String, String>) -> Result<(), String> {
+    let old = read_unlinked(file, maps::MAX_BYTES, Author::Anyone);
+    match text {
+        Ok(text) if old.is_ok_and(|old| old == text.as_bytes()) => Ok(()),
+        Ok(text) => output::write(file, text.as_bytes()),
+        Err(why) => {
+            super::tell(&format!("no `{}`: {why}", file.display()));
+            remove(file)
+        }
+    }
+}
+
+fn remove(file: &Path) -> Result<(), String> {
+    output::check(file)?;
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("cannot remove `{}`: {error}", file.display()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -223,25 +226,12 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     Ok(try_lock(&file)?.then_some(file))
 }
 
-/// `2026-11-22 02:30:01 UTC`
-fn utc(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(time)
-        .to_string()
-        .replace('T', " ")
-        .replace('Z', " UTC")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nic_placement_core::config::Admin;
     use nic_placement_core::topology::Provenance;
     use std::os::unix::fs::MetadataExt;
-
-    #[test]
-    fn a_time_is_shown_as_a_date() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_314_601);
-        assert_eq!(utc(time), "2026-11-22 02:30:01 UTC");
-    }
 
     /// An empty folder.
     fn place(name: &str) -> PathBuf {
@@ -303,6 +293,60 @@ mod tests {
         let mkfifo = std::process::Command::new("mkfifo").arg(&beside).status();
         assert!(mkfifo.unwrap().success());
         stays(&|| !fs::metadata(&beside).unwrap().is_file());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_map_is_kept_for_each_template_that_names_one_and_goes_where_it_cannot_be_had() {
+        let folder = place("for-engines");
+        let kept_for = |mut admin: Admin| {
+            admin.node_file.path = folder.join("node.json").display().to_string();
+            let dgx = nic_placement_node::platform::model("dgx-h100").unwrap();
+            let maps = maps::places(&admin);
+            for_engines(&whole_node(dgx, admin).unwrap(), maps)
+        };
+        let kept = |arguments: &[&str]| {
+            let (admin, doubts) = Admin::parse(arguments.iter().copied());
+            assert!(doubts.is_empty(), "{doubts:?}");
+            kept_for(admin).unwrap();
+            let names = fs::read_dir(&folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let both = ["node.map-json.json", "node.map-sglang.json"];
+        assert_eq!(kept(&["set=X={nic}"]), [""; 0]);
+        let arguments = ["set=X={map_file:sglang}", "set=Y={map_file:json}"];
+        assert_eq!(kept(&arguments), both);
+        let sglang = folder.join("node.map-sglang.json");
+        let text = || fs::read_to_string(&sglang).unwrap();
+        assert!(text().starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"#));
+        let first = fs::metadata(&sglang).unwrap();
+        assert_eq!(first.permissions().mode() & 0o7777, 0o644);
+        kept(&["set=X={map_file:sglang}"]);
+        // the same is not written again
+        assert_eq!(fs::metadata(&sglang).unwrap().ino(), first.ino());
+        kept(&["set=X={map_file:sglang}", "exclude=mlx5_0"]);
+        assert!(!text().contains(r#""mlx5_0""#), "the admin's word counts");
+        // no map without NICs
+        let without = kept(&["set=X={map_file:sglang}", "exclude=*"]);
+        assert_eq!(without, both[..1]);
+        // no template asks for it
+        fs::write(&sglang, "another's").unwrap();
+        assert_eq!(kept(&[]), both);
+        assert_eq!(text(), "another's");
+        fs::remove_file(&sglang).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &sglang).unwrap();
+        for arguments in [
+            &["set=X={map_file:sglang}"][..],
+            &["set=X={map_file:sglang}", "exclude=*"],
+        ] {
+            let (admin, _) = Admin::parse(arguments.iter().copied());
+            let why = kept_for(admin).unwrap_err();
+            assert!(why.contains("is a symbolic link") && sglang.is_symlink());
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -6,45 +6,40 @@ use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
 use nic_placement_node::platform::model;
 
-fn held(connected: u32, unconnected: u32, regions: u32) -> Held {
-    let of = |count: u32| (count > 0).then_some((1, count)).into_iter().collect();
-    Held {
-        connected: of(connected),
-        unconnected: of(unconnected),
-        regions,
-    }
-}
-
-fn task(gpus: &[usize], holds: &[(&str, Held)]) -> SeenTask {
-    let holds = holds.iter();
-    let holds = holds.map(|(device, held)| (device.to_string(), held.clone()));
-    SeenTask {
-        numbers: Numbers::default(),
+/// A task of these GPUs, which has their files open, and uses these devices.
+fn task(gpus: &[usize], holds: &[(&str, By)]) -> Seen {
+    let holds = holds.iter().map(|(device, by)| HeldNic {
+        by: *by,
+        device: device.to_string(),
+        port: (*by != By::Memory).then_some(1),
+    });
+    let files = gpus.iter().map(|gpu| format!("nvidia{gpu}"));
+    Seen {
         user: Some(1000),
         processes: vec![10],
-        gpus: Ok(gpus.iter().map(|gpu| GpuIndex(*gpu)).collect()),
-        planned: None,
-        bound: None,
-        held: Ok(holds.collect()),
-        threads: Vec::new(),
-        memory: BTreeMap::new(),
-        changed: Vec::new(),
+        device_files: files.collect(),
+        held: holds.collect(),
+        ..Seen::default()
     }
 }
 
-fn verdict_on(machine: &str, task: &SeenTask, unowned: u32) -> TaskVerdict {
-    let topology = &model(machine).unwrap();
+fn verdict_on(machine: &str, task: &Seen, has_unowned: Result<bool, &str>) -> TaskVerdict {
+    let mut topology = model(machine).unwrap();
+    for (number, gpu) in topology.gpus.iter_mut().enumerate() {
+        gpu.minor = u32::try_from(number).ok();
+    }
+    let topology = &topology;
     let map = &policy::map(topology, &Wish::default());
-    judge(Node { topology, map }, task, unowned)
+    judge(Node { topology, map }, task.clone(), has_unowned)
 }
 
-fn verdict(task: &SeenTask) -> TaskVerdict {
-    verdict_on("dgx-h100", task, 0)
+fn verdict(task: &Seen) -> TaskVerdict {
+    verdict_on("dgx-h100", task, Ok(false))
 }
 
 /// A connection on each of these NICs.
-fn connected(gpus: &[usize], nics: &[&str]) -> SeenTask {
-    let holds: Vec<_> = nics.iter().map(|nic| (*nic, held(1, 0, 0))).collect();
+fn connected(gpus: &[usize], nics: &[&str]) -> Seen {
+    let holds: Vec<_> = nics.iter().map(|nic| (*nic, By::QueuePairs)).collect();
     task(gpus, &holds)
 }
 
@@ -57,16 +52,15 @@ fn a_task_is_judged_by_the_nic_on_which_its_queue_pairs_are_connected() {
         ("mlx5_1", Verdict::LeftOut, "PIX"),
         ("mlx5_99", Verdict::Unknown, ""),
     ] {
-        // it has opened the near one too, as programs do that ask all NICs what they are
+        // a datagram queue pair on another, as UCX has on each NIC of its list
         let said = verdict(&task(
             &[0],
-            &[(nic, held(4, 1, 9)), ("mlx5_4", held(0, 1, 0))],
+            &[(nic, By::QueuePairs), ("mlx5_4", By::Datagrams)],
         ));
         assert_eq!((said.verdict, said.used.len()), (expected, 1), "{said:?}");
         assert_eq!(said.used[0].nic, format!("{nic}:1"));
         let found = said.used[0].path.as_deref().unwrap_or_default();
         assert!(nic == "mlx5_1" || found == path, "{said:?}");
-        assert_eq!(said.opened, ["mlx5_4"]);
     }
 }
 
@@ -84,21 +78,16 @@ fn the_worst_nic_of_several_counts() {
 
 #[test]
 fn without_a_connection_datagrams_count_and_without_those_registered_memory() {
-    for (near, far, expected, used) in [
+    let (datagrams, memory) = (By::Datagrams, By::Memory);
+    for (holds, expected, used) in [
         (
-            held(0, 2, 1),
-            held(0, 0, 1),
+            &[("mlx5_0", datagrams), ("mlx5_6", memory)][..],
             Verdict::AsPlanned,
-            ("mlx5_0:1", By::Datagrams),
+            ("mlx5_0:1", datagrams),
         ),
-        (
-            held(0, 0, 0),
-            held(0, 0, 1),
-            Verdict::Far,
-            ("mlx5_6", By::Memory),
-        ),
+        (&[("mlx5_6", memory)], Verdict::Far, ("mlx5_6", memory)),
     ] {
-        let said = verdict(&task(&[0], &[("mlx5_0", near), ("mlx5_6", far)]));
+        let said = verdict(&task(&[0], holds));
         let found: Vec<_> = said.used.iter().map(|used| (&*used.nic, used.by)).collect();
         assert_eq!((said.verdict, found), (expected, vec![used]));
     }
@@ -106,31 +95,43 @@ fn without_a_connection_datagrams_count_and_without_those_registered_memory() {
 
 #[test]
 fn a_task_that_uses_no_nic_is_told_from_one_of_which_that_is_not_known() {
-    let open = task(&[0], &[("mlx5_0", held(0, 0, 0))]);
-    assert_eq!(verdict(&open).verdict, Verdict::NoNic);
-    let orphans = verdict_on("dgx-h100", &open, 3);
-    assert_eq!(orphans.verdict, Verdict::Unknown);
-    assert!(orphans.why.unwrap().contains("3 queue pairs"));
-    let mut blind = task(&[0], &[]);
-    blind.held = Err("no netlink".to_string());
-    assert_eq!(verdict(&blind).verdict, Verdict::Unknown);
+    let none = task(&[0], &[]);
+    assert_eq!(verdict(&none).verdict, Verdict::NoNic);
+    for (known, why) in [
+        (Ok(true), "some queue pairs"),
+        (Err("no netlink"), "no netlink"),
+    ] {
+        let said = verdict_on("dgx-h100", &none, known);
+        assert_eq!(said.verdict, Verdict::Unknown);
+        assert!(said.why.unwrap().contains(why));
+    }
     // near to what? but a NIC for storage is wrong whatever the GPU is
     for (nic, expected) in [("mlx5_0", Verdict::Unknown), ("mlx5_1", Verdict::LeftOut)] {
-        let mut gpuless = connected(&[], &[nic]);
-        gpuless.gpus = Err("no GPU".to_string());
-        assert_eq!(verdict(&gpuless).verdict, expected);
+        assert_eq!(verdict(&connected(&[], &[nic])).verdict, expected);
     }
     // none is planned, and none is used
     let mut placed = task(&[], &[]);
-    placed.planned = Some(Vec::new());
+    placed.marked = Some(marked_with(&[], None));
     assert_eq!(verdict(&placed).verdict, Verdict::AsPlanned);
 }
 
 #[test]
 fn of_slingshot_the_kernel_tells_nothing() {
-    let said = verdict_on("frontier", &task(&[0], &[]), 0);
+    let mut placed = task(&[], &[]);
+    placed.marked = Some(marked_with(&[], None));
+    let said = verdict_on("frontier", &placed, Ok(false));
     let found = (said.planned.len(), said.verdict);
     assert_eq!(found, (0, Verdict::Unknown), "{said:?}");
+}
+
+/// The marker of a task with GPU 0.
+fn marked_with(nics: &[&str], cpus: Option<&str>) -> Marked {
+    let gpu = model("dgx-h100").unwrap().gpus[0].address;
+    Marked {
+        gpus: vec![gpu],
+        nics: nics.iter().map(ToString::to_string).collect(),
+        cpus: cpus.map(|cpus| CpuSet::from_list(cpus).unwrap()),
+    }
 }
 
 #[test]
@@ -142,8 +143,8 @@ fn a_marker_s_nics_are_the_plan_whatever_the_node_s_is() {
         // another port
         (&["mlx5_6:2"], Verdict::Far),
     ] {
-        let mut placed = connected(&[0], &["mlx5_6"]);
-        placed.planned = Some(nics.iter().map(ToString::to_string).collect());
+        let mut placed = connected(&[], &["mlx5_6"]);
+        placed.marked = Some(marked_with(nics, None));
         assert_eq!(verdict(&placed).verdict, expected, "{nics:?}");
     }
 }
@@ -158,8 +159,8 @@ fn thread(is_first: bool, name: &str, cpus: &str) -> Thread {
 
 #[test]
 fn threads_are_compared_with_what_was_set_and_the_first_decides() {
-    let seen = |bound: Option<&str>, threads: Vec<Thread>| SeenTask {
-        bound: bound.map(|cpus| CpuSet::from_list(cpus).unwrap()),
+    let seen = |bound: Option<&str>, threads: Vec<Thread>| Seen {
+        marked: bound.map(|cpus| marked_with(&["mlx5_0:1"], Some(cpus))),
         threads,
         ..connected(&[0], &["mlx5_0"])
     };
@@ -173,16 +174,10 @@ fn threads_are_compared_with_what_was_set_and_the_first_decides() {
     ];
     let said = verdict(&seen(Some("0-7"), threads.clone()));
     assert!(!said.is_bad(), "{said:?}");
-    let counts = (said.cpus.threads, said.cpus.as_set, said.cpus.far);
-    assert_eq!(counts, (6, 2, 2));
+    assert_eq!((said.cpus.threads, said.cpus.far), (6, 2));
     let others = said.cpus.others.iter();
-    let others = others.map(|of| (&*of.name, of.made_by.as_deref(), of.how, of.count));
-    use binding::Against;
-    assert!(others.eq([
-        ("NCCL Progress 0", Some("NCCL"), Against::Narrowed, 1),
-        ("cuda-EvtHandlr", Some("CUDA"), Against::Widened, 1),
-        ("omp", None, Against::Moved, 2)
-    ]));
+    let others = others.map(|of| (&*of.name, &*of.cpus, of.count));
+    assert!(others.eq([("cuda-EvtHandlr", "0-111", 1), ("omp", "60", 2)]));
     for (cpus, is_bad) in [
         ("0-7", false),
         ("2", false),
@@ -200,13 +195,13 @@ fn threads_are_compared_with_what_was_set_and_the_first_decides() {
 
 #[test]
 fn memory_is_near_on_the_numa_nodes_of_the_gpus() {
-    let with = |gpus: &[usize]| SeenTask {
+    let with = |gpus: &[usize]| Seen {
         memory: [(0, 30), (1, 70)].into(),
         ..task(gpus, &[])
     };
-    assert_eq!(verdict(&with(&[0])).memory.near_share(), Some(30));
-    assert_eq!(verdict(&with(&[7])).memory.near_share(), Some(70));
-    assert_eq!(verdict(&with(&[])).memory.near_share(), None);
+    assert_eq!(verdict(&with(&[0])).near_memory, Some(30));
+    assert_eq!(verdict(&with(&[7])).near_memory, Some(70));
+    assert_eq!(verdict(&with(&[])).near_memory, None);
 }
 
 fn status(tasks: &[TaskVerdict]) -> u8 {
@@ -217,10 +212,7 @@ fn status(tasks: &[TaskVerdict]) -> u8 {
 fn the_status_is_that_of_all_tasks() {
     let good = verdict(&connected(&[0], &["mlx5_0"]));
     let bad = verdict(&connected(&[0], &["mlx5_6"]));
-    let unknown = verdict(&SeenTask {
-        held: Err(String::new()),
-        ..task(&[0], &[])
-    });
+    let unknown = verdict_on("dgx-h100", &task(&[0], &[]), Err(""));
     assert_eq!(status(std::slice::from_ref(&good)), 0);
     assert_eq!(status(&[good.clone(), unknown.clone()]), 2);
     // what is known to be wrong counts

@@ -4,15 +4,15 @@
 //! steps see the file's age.
 
 use super::super::{Failure, tell, threads};
-use super::Files;
 use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::registered::{Registered, registered};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,16 +24,14 @@ const RDMA_DEVICES: u32 = 4;
 /// `ENOBUFS` of include/uapi/asm-generic/errno.h: messages were lost.
 const OVERRUN: i32 = 105;
 
-/// One change makes several messages, and a link that goes takes others along.
-const DEBOUNCE: Duration = Duration::from_millis(200);
-/// Between two refreshes for interfaces on no device: containers' come and go by the dozen.
-const PAUSE: Duration = Duration::from_secs(10);
+/// One change makes several messages, and a link that goes takes others along; containers' come and go by the dozen.
+const DEBOUNCE: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(5);
 /// A refresh takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keeps the node file; ends only where nothing can be heard.
-pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
+pub(super) fn watch(place: &Path, textfile: Option<&Path>, every: Duration) -> Result<(), Failure> {
     // changes are looked up: one message that waits is enough
     let (news, heard) = sync_channel(1);
     listen(NETLINK_ROUTE, LINKS, news.clone())
@@ -44,81 +42,41 @@ pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
         ));
     }
     let root = Root::live();
-    let mut others_from = Instant::now();
     loop {
         let before = kernel_state(&root);
-        let next = if refresh(files)? {
-            every
-        } else {
-            RETRY.min(every)
+        let next = match refresh(place, textfile)? {
+            true => every,
+            false => RETRY.min(every),
         };
-        if wait(&root, &before, &heard, Instant::now() + next, others_from)? == Reason::Others {
-            others_from = Instant::now() + PAUSE;
-        }
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Reason {
-    Time,
-    Devices,
-    Others,
-}
-
-/// Waits for a reason to write the file: the time is `end`, or the state is not `then`; for interfaces on no device not
-/// before `others_from`.
-fn wait(
-    root: &Root,
-    then: &KernelState,
-    heard: &Receiver<()>,
-    end: Instant,
-    others_from: Instant,
-) -> Result<Reason, Failure> {
-    let (mut end, mut at_end) = (end, Reason::Time);
-    loop {
-        match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Err(RecvTimeoutError::Timeout) => return Ok(at_end),
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err("the kernel's news have ended".into());
-            }
-            Ok(()) => {
-                thread::sleep(DEBOUNCE);
-                let _ = heard.try_recv();
-                let now = kernel_state(root);
-                if now.devices != then.devices {
-                    return Ok(Reason::Devices);
+        let end = Instant::now() + next;
+        loop {
+            match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the kernel's news have ended".into());
                 }
-                if now.others != then.others && others_from < end {
-                    (end, at_end) = (others_from, Reason::Others);
+                Ok(()) => {
+                    thread::sleep(DEBOUNCE);
+                    let _ = heard.try_recv();
+                    if kernel_state(&root) != before {
+                        break;
+                    }
                 }
             }
         }
     }
 }
 
-struct KernelState {
-    /// registered devices, and each interface on a device with its `operstate`
-    devices: Registered,
-    /// other interfaces: bonds, VLANs, containers'
-    others: Registered,
-}
-
-fn kernel_state(root: &Root) -> KernelState {
+/// Registered devices, and each interface with its `operstate`.
+fn kernel_state(root: &Root) -> Registered {
     const NET: &str = "sys/class/net";
-    let (mut devices, mut others) = (registered(root), Registered::new());
+    let mut state = registered(root);
     for (name, inode) in root.numbered(NET, |_| true) {
-        let Some(path) = root.follow(&format!("{NET}/{name}")) else {
-            continue;
-        };
-        let state = root.read(&format!("{path}/operstate")).unwrap_or_default();
-        let to = if path.contains("/virtual/") {
-            &mut others
-        } else {
-            &mut devices
-        };
-        to.insert(format!("{NET}/{name}"), format!("{inode} {state}"));
+        let path = format!("{NET}/{name}");
+        let link = root.read(&format!("{path}/operstate"));
+        state.insert(path, format!("{inode} {}", link.unwrap_or_default()));
     }
-    KernelState { devices, others }
+    state
 }
 
 fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
@@ -137,7 +95,7 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
                 Ok(_) => {}
             }
             // a full channel has news already
-            if let Err(std::sync::mpsc::TrySendError::Disconnected(())) = news.try_send(()) {
+            if let Err(TrySendError::Disconnected(())) = news.try_send(()) {
                 return;
             }
         }
@@ -145,59 +103,30 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
 }
 
 /// False if it failed.
-fn refresh(files: &Files) -> Result<bool, Failure> {
-    let &Files {
-        place,
-        plugstack,
-        textfile,
-    } = files;
+fn refresh(place: &Path, textfile: Option<&Path>) -> Result<bool, Failure> {
     // this program, also where an upgrade has put another in its place
     let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("nic-placement")
-        .args(["refresh", "--output"])
-        .arg(place)
-        .stdin(Stdio::null());
-    if let Some(file) = plugstack {
-        command.arg("--plugstack").arg(file);
-    }
+    command.arg0("nic-placement").args(["refresh", "--output"]);
+    command.arg(place).stdin(Stdio::null());
     if let Some(file) = textfile {
         command.arg("--textfile").arg(file);
     }
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("cannot start a refresh: {error}"))?;
+    let cannot = |error| format!("cannot start a refresh, or wait for it: {error}");
+    let mut child = command.spawn().map_err(cannot)?;
     let begun = Instant::now();
-    if let Some(status) = end_of(&mut child, PATIENCE)? {
-        return Ok(status.success());
+    while begun.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().map_err(cannot)? {
+            return Ok(status.success());
+        }
+        thread::sleep(Duration::from_millis(10));
     }
     tell(&format!(
         "a refresh has not ended after {} s: hardware that does not answer? `{}` grows old until it does",
-        begun.elapsed().as_secs(),
+        PATIENCE.as_secs(),
         place.display()
     ));
     // it ends when the hardware answers
     let _ = child.kill();
-    let status = child
-        .wait()
-        .map_err(|error| format!("cannot wait for a refresh: {error}"))?;
-    tell(&format!(
-        "the refresh has ended after {} s: {status}",
-        begun.elapsed().as_secs()
-    ));
+    child.wait().map_err(cannot)?;
     Ok(false)
-}
-
-/// `None` if it has not ended within `patience`.
-fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
-    let begun = Instant::now();
-    loop {
-        let status = child
-            .try_wait()
-            .map_err(|error| format!("cannot wait for a refresh: {error}"))?;
-        if status.is_some() || begun.elapsed() > patience {
-            return Ok(status);
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
 }

@@ -6,7 +6,6 @@ use nic_placement_core::config::Admin;
 use nic_placement_core::topology::PortState;
 use nic_placement_fleet::audit::Audit;
 use nic_placement_node::platform::model;
-use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::exposition::write;
 use nic_placement_traffic::report::NodeReport;
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ fn of_ports(state: PortState) -> String {
     let nic = nics.find(|nic| nic.name == "mlx5_4").unwrap();
     nic.ports[0].state = state;
     let plan = whole_node(node, Admin::default()).unwrap();
-    write(&textfile::metrics(&plan, &Sample::new(), 1_795_314_601))
+    write(&textfile::metrics(&plan))
 }
 
 /// What `verify --textfile` writes of a job with two tasks of these verdicts.

@@ -43,8 +43,8 @@ pub fn probe(mib: Option<u32>) -> Probe {
     Probe {
         format: FORMAT.to_string(),
         version: VERSION,
-        local_id: numbers.local,
-        rank: numbers.rank,
+        local_id: numbers.local_id,
+        rank: numbers.task,
         drivers,
         taken,
         nics,

@@ -7,26 +7,25 @@
 use super::rdma;
 use crate::commands::counters::Open;
 use crate::commands::threads;
-use nic_placement_core::gpus;
-use nic_placement_core::step::STEP_GPUS;
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::CpuSet;
 use nic_placement_node::discover::Root;
-use nic_placement_traffic::resources::{Held, Holdings};
-use nic_placement_traffic::tasks::{Marked, Numbers, StepId, changed, marked, numbers, variable};
-use nic_placement_traffic::verify::Thread;
+use nic_placement_traffic::resources::Holdings;
+use nic_placement_traffic::tasks::{Numbers, numbers};
+use nic_placement_traffic::verify::{Node, Seen, TaskVerdict, Thread, judge};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Time that one process is waited for, and the devices.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After so many processes that do not answer the look ends.
 const MAX_SILENT: usize = 8;
-/// Processes of a node, which has tens of thousands at most; and those of tasks.
-const MAX_PROCESSES: usize = 1 << 17;
+/// Processes of tasks.
 const MAX_KEPT: usize = 1 << 14;
 /// Threads, and descriptors, of one process.
 const MAX_OF_ONE: usize = 4096;
@@ -35,10 +34,6 @@ const MAX_OF_ONE: usize = 4096;
 const MAX_ENVIRONMENT: usize = 1 << 20;
 /// Smaller numbers are users of the system (login.defs(5), `UID_MIN`).
 const FIRST_USER: u32 = 1000;
-
-pub(super) fn numbers_of_this_process() -> Numbers {
-    numbers(&environment_of_this_process())
-}
 
 /// `NAME=VALUE` with a NUL behind each.
 pub(in crate::commands) fn environment_of_this_process() -> Vec<u8> {
@@ -59,22 +54,20 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    pub(super) fn step(step: StepId) -> Wanted {
-        /// `SLURM_MAX_NORMAL_STEP_ID` of slurm/slurm.h.
-        const LAST: u64 = 0xffff_fff0;
-        Wanted::Job(step.job, step.step.filter(|step| *step <= LAST))
+    /// The tasks of this process's step; without one the processes that it started.
+    pub(super) fn of_this_process() -> Wanted {
+        let Numbers { job, step, .. } = numbers(&environment_of_this_process());
+        job.map_or(Wanted::Processes(vec![std::process::id()]), |job| {
+            Wanted::Job(job, step.filter(|step| *step <= Numbers::LAST_STEP))
+        })
     }
 
-    fn has(&self, process: &Process) -> bool {
-        let step = process.numbers.step;
-        let is_of = |job, wanted: Option<u64>| {
-            step.is_some_and(|own| {
-                own.job == job && own.step.is_some() && (wanted.is_none() || own.step == wanted)
-            })
-        };
+    fn has(&self, process: &Seen) -> bool {
+        let Numbers { job, step, .. } = process.numbers;
         match self {
-            Wanted::All => process.marked.is_some() || step.is_some_and(|step| step.step.is_some()),
-            Wanted::Job(job, step) => is_of(*job, *step),
+            Wanted::All => process.marked.is_some() || step.is_some(),
+            Wanted::Job(wanted, None) => job == Some(*wanted) && step.is_some(),
+            Wanted::Job(wanted, of) => job == Some(*wanted) && step == *of,
             Wanted::Processes(_) => true,
         }
     }
@@ -103,54 +96,19 @@ fn value<'s>(status: &'s str, name: &str) -> Option<&'s str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
 }
 
-#[derive(Debug, Clone, Default)]
-pub(super) struct Process {
-    pub(super) numbers: Numbers,
-    pub(super) marked: Option<Marked>,
-    pub(super) changed: Vec<String>,
-    pub(super) variables: BTreeMap<&'static str, String>,
-    pub(super) step_gpus: Option<String>,
-    pub(super) user: Option<u32>,
-    thread_ids: Vec<u32>,
-    pub(super) threads: Vec<Thread>,
-    /// KiB that it wrote, by NUMA node
-    pub(super) memory: BTreeMap<u32, u64>,
-    /// open device files, as `nvidia0`
-    pub(super) device_files: BTreeSet<String>,
-    pub(super) held: BTreeMap<String, Held>,
-}
-
-impl Process {
-    /// Without what /proc has besides.
-    fn by(environment: &[u8]) -> Process {
-        let value = |name: &'static str| variable(environment, name).map(str::to_string);
-        let of_gpus = gpus::VARIABLES.into_iter();
-        let of_gpus = of_gpus.filter_map(|name| Some((name, value(name)?)));
-        Process {
-            numbers: numbers(environment),
-            marked: marked(environment),
-            changed: changed(environment),
-            variables: of_gpus.collect(),
-            step_gpus: value(STEP_GPUS),
-            ..Process::default()
-        }
-    }
-}
-
 /// One look, or the sum of several.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    pub(super) processes: BTreeMap<u32, Process>,
-    /// placed processes that were not wanted: `step 17.3`, or `process 102`
-    pub(super) others: BTreeSet<String>,
-    /// queue pairs of unknown processes, the most of any look
-    pub(super) unowned: Option<u32>,
+    pub(super) processes: BTreeMap<u32, Seen>,
+    /// true if the kernel does not tell the owner of some queue pairs
+    has_unowned: Option<bool>,
     /// the reason why nothing is known of any
-    pub(super) why: Option<String>,
-    pub(super) silent: BTreeSet<u32>,
+    why: Option<String>,
+    silent: BTreeSet<u32>,
     /// processes behind the last one of a look that ended early, or that are not kept
-    pub(super) left: usize,
-    pub(super) hidden: BTreeSet<u32>,
+    left: usize,
+    /// other users with processes that are not for this one to look at
+    hidden: BTreeSet<u32>,
 }
 
 impl Looks {
@@ -159,7 +117,7 @@ impl Looks {
         // first the devices: a process that has begun since holds nothing yet, and one that has ended is not found
         let holdings = match holdings(open) {
             Ok(holdings) => {
-                look.unowned = Some(holdings.unowned);
+                look.has_unowned = Some(holdings.has_unowned);
                 holdings
             }
             Err(why) => {
@@ -167,14 +125,8 @@ impl Looks {
                 Holdings::default()
             }
         };
-        look.gather(PATIENCE, |from| walk(open, wanted, from));
-        for process in look.processes.values_mut() {
-            let held = process.thread_ids.iter();
-            let held = held.filter_map(|thread| holdings.threads.get(thread));
-            for (device, held) in held.flatten() {
-                process.held.entry(device.clone()).or_default().add(held);
-            }
-        }
+        let holdings = Arc::new(holdings);
+        look.gather(PATIENCE, |from| walk(open, wanted, &holdings, from));
         look
     }
 
@@ -183,15 +135,12 @@ impl Looks {
         let mut left = later.left;
         for (pid, mut process) in later.processes {
             if let Some(known) = self.processes.remove(&pid) {
-                for (device, held) in known.held {
-                    process.held.entry(device).or_default().most(&held);
-                }
+                process.held.extend(known.held);
                 process.device_files.extend(known.device_files);
             }
             left += self.keep(pid, process);
         }
-        self.others.extend(later.others);
-        self.unowned = self.unowned.max(later.unowned);
+        self.has_unowned = self.has_unowned.max(later.has_unowned);
         self.why = later.why.or(self.why.take());
         self.silent.extend(later.silent);
         self.left = self.left.max(left);
@@ -199,7 +148,7 @@ impl Looks {
     }
 
     /// 1 if there is no room for the process.
-    fn keep(&mut self, pid: u32, process: Process) -> usize {
+    fn keep(&mut self, pid: u32, process: Seen) -> usize {
         if self.processes.len() >= MAX_KEPT {
             return 1;
         }
@@ -216,7 +165,6 @@ impl Looks {
                 match steps.recv_timeout(patience) {
                     Ok(Step::Begins(pid, left)) => (at, behind) = (pid, left),
                     Ok(Step::Hidden(user)) => drop(self.hidden.insert(user)),
-                    Ok(Step::Other(name)) => drop(self.others.insert(name)),
                     Ok(Step::Is(pid, process)) => self.left += self.keep(pid, *process),
                     Err(RecvTimeoutError::Disconnected) => {
                         self.left += behind;
@@ -229,14 +177,57 @@ impl Looks {
         }
         self.left += behind;
     }
+
+    pub(super) fn not_looked_at(&self) -> usize {
+        self.silent.len() + self.left
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.silent.is_empty() {
+            let named: Vec<String> = self.silent.iter().map(ToString::to_string).collect();
+            let named = named.join(", ");
+            notes.push(format!(
+                "left out, since they did not answer: processes {named}"
+            ));
+        }
+        if self.left > 0 {
+            notes.push(format!("not looked at: {} other processes", self.left));
+        }
+        if !self.hidden.is_empty() {
+            let users = counted(self.hidden.len(), "other user");
+            notes.push(format!("processes of {users} are only for root to look at"));
+        }
+        notes.extend(self.why.clone().filter(|_| self.has_unowned.is_none()));
+        notes
+    }
+
+    /// The verdicts, in the order of jobs, steps and local ids. Slurm's numbers and the marker tell tasks apart; an unplaced
+    /// process in no step is a task of its own.
+    pub(super) fn verdicts(&self, node: Node<'_>) -> Vec<TaskVerdict> {
+        let mut tasks: BTreeMap<_, Seen> = BTreeMap::new();
+        for (pid, process) in &self.processes {
+            let is_alone = process.numbers.job.is_none() && process.marked.is_none();
+            let (marked, alone) = (process.marked.clone(), is_alone.then_some(pid));
+            let process = process.clone();
+            match tasks.entry((process.numbers, marked, process.user, alone)) {
+                Entry::Occupied(mut task) => task.get_mut().join(process),
+                Entry::Vacant(task) => drop(task.insert(process)),
+            }
+        }
+        let why = self.why.as_deref().unwrap_or_default();
+        let tasks = tasks.into_values();
+        tasks
+            .map(|task| judge(node, task, self.has_unowned.ok_or(why)))
+            .collect()
+    }
 }
 
 enum Step {
     /// a process, and the number of those behind it
     Begins(u32, usize),
     Hidden(u32),
-    Other(String),
-    Is(u32, Box<Process>),
+    Is(u32, Box<Seen>),
 }
 
 fn holdings(open: &Open) -> Result<Holdings, String> {
@@ -244,79 +235,57 @@ fn holdings(open: &Open) -> Result<Holdings, String> {
         return Err("these files are of another node, whose kernel cannot be asked".to_string());
     }
     let answer = threads::answer_of(rdma::held).recv_timeout(PATIENCE);
-    answer.unwrap_or_else(|_| {
-        let seconds = PATIENCE.as_secs();
-        Err(format!(
-            "the NICs' drivers have not answered in {seconds} s"
-        ))
-    })
+    answer.unwrap_or_else(|_| Err("the NICs' drivers do not answer".to_string()))
 }
 
-fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
+fn walk(open: &Open, wanted: &Wanted, holdings: &Arc<Holdings>, from: u32) -> Receiver<Step> {
     let (sender, steps) = channel();
-    let (open, wanted) = (Arc::clone(open), wanted.clone());
+    let (open, wanted, holdings) = (Arc::clone(open), wanted.clone(), Arc::clone(holdings));
     threads::started(move || {
         let Some(root) = open() else { return };
-        let (all, more) = numbers_in(&root, "proc", MAX_PROCESSES);
+        let mut all = root.numbers("proc");
+        all.sort_unstable();
         let mut pids = wanted.among(&root, all);
         pids.retain(|pid| *pid >= from && !(root.is_live() && *pid == std::process::id()));
         for (behind, pid) in (0..pids.len()).rev().zip(pids) {
-            if one(&root, &wanted, pid, behind + more, &sender).is_none() {
+            if sender.send(Step::Begins(pid, behind)).is_err() {
                 return;
             }
+            // this fails where nothing waits for the answers any more
+            let _ = one(&root, &wanted, &holdings, pid).map(|step| sender.send(step));
         }
     });
     steps
 }
 
-/// The least numbers that name entries of a directory, and how many more there are.
-fn numbers_in(root: &Root, path: &str, most: usize) -> (Vec<u32>, usize) {
-    let mut numbers = root.numbers(path);
-    numbers.sort_unstable();
-    let more = numbers.len().saturating_sub(most);
-    numbers.truncate(most);
-    (numbers, more)
-}
-
-/// `None` where nothing waits for the answers any more.
-fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Step>) -> Option<()> {
-    let send = |step| steps.send(step).ok();
-    send(Step::Begins(pid, behind))?;
-    let user = root.owner(&format!("proc/{pid}"));
-    let Some(environment) = root.beginning(&format!("proc/{pid}/environ"), MAX_ENVIRONMENT) else {
-        return match user.filter(|user| *user >= FIRST_USER) {
-            Some(user) => send(Step::Hidden(user)),
-            None => Some(()),
-        };
+/// `None` for a process that is not wanted, and for one that has ended and that its parent has not waited for.
+fn one(root: &Root, wanted: &Wanted, holdings: &Holdings, pid: u32) -> Option<Step> {
+    let below = format!("proc/{pid}");
+    let user = root.owner(&below);
+    let Some(environment) = root.beginning(&format!("{below}/environ"), MAX_ENVIRONMENT) else {
+        return user.filter(|user| *user >= FIRST_USER).map(Step::Hidden);
     };
-    let mut process = Process::by(&environment);
-    process.user = user;
-    let step = match wanted.has(&process) {
-        true => filled(root, pid, process).map(|process| Step::Is(pid, Box::new(process))),
-        false => process.marked.map(|_| {
-            let step = process.numbers.step.map(|step| format!("step {step}"));
-            Step::Other(step.unwrap_or_else(|| format!("process {pid}")))
-        }),
-    };
-    step.map_or(Some(()), send)
-}
-
-/// The process with its threads, files and pages; `None` for one that has ended and that its parent has not waited for.
-fn filled(root: &Root, pid: u32, mut process: Process) -> Option<Process> {
-    (process.thread_ids, _) = numbers_in(root, &format!("proc/{pid}/task"), MAX_OF_ONE);
-    let threads = process.thread_ids.iter();
-    process.threads = threads.filter_map(|id| thread(root, pid, *id)).collect();
+    let mut process = Seen::new(&environment);
+    if !wanted.has(&process) {
+        return None;
+    }
+    (process.user, process.processes) = (user, vec![pid]);
+    let numbers = |path: &str| root.numbers(path).into_iter().take(MAX_OF_ONE);
+    for id in numbers(&format!("{below}/task")) {
+        let held = holdings.threads.get(&id).into_iter().flatten();
+        process.held.extend(held.cloned());
+        process.threads.extend(thread(root, pid, id));
+    }
     if process.threads.is_empty() {
         return None;
     }
-    let (descriptors, _) = numbers_in(root, &format!("proc/{pid}/fd"), MAX_OF_ONE);
-    let device_files = descriptors.iter().filter_map(|descriptor| {
-        let path = root.follow(&format!("proc/{pid}/fd/{descriptor}"))?;
-        Some(path.strip_prefix("dev/")?.to_string())
-    });
-    process.device_files = device_files.collect();
+    for descriptor in numbers(&format!("{below}/fd")) {
+        let path = root.follow(&format!("{below}/fd/{descriptor}"));
+        let file = path.as_deref().and_then(|path| path.strip_prefix("dev/"));
+        process.device_files.extend(file.map(str::to_string));
+    }
     process.memory = memory(root, pid);
-    Some(process)
+    Some(Step::Is(pid, Box::new(process)))
 }
 
 /// `None` for one that has ended; a process's first thread stays until the others have.
@@ -377,13 +346,6 @@ mod tests {
         });
         assert_eq!(look.processes.keys().collect::<Vec<_>>(), [&3, &9]);
         assert_eq!(look.silent, BTreeSet::from([5]));
-    }
-
-    #[test]
-    fn of_too_many_entries_the_least_are_read_and_the_others_are_counted() {
-        let text = "# nic-placement machine 1\nproc/9/x = 1\nproc/10/x = 1\nproc/2/x = 1\nproc/self/x = 1\n";
-        let root = Root::manifest(nic_placement_formats::manifest::parse(text).unwrap());
-        assert_eq!(numbers_in(&root, "proc", 2), (vec![2, 9], 1));
     }
 
     #[test]

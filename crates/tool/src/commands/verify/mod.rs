@@ -1,39 +1,37 @@
 //! `nic-placement verify`: the NICs, CPUs and memory that tasks use against their plan, and the bytes of each NIC.
 
 mod look;
-mod merge;
 mod print;
 mod rdma;
-mod tasks;
-mod watch;
 
 pub(super) use look::environment_of_this_process;
 #[cfg(test)]
 pub(super) use print::metric;
 
-use super::counters::{Counted, opener};
+use super::counters::{Counted, Open, opener};
 use super::exec::{become_as_it_is, is_first_on_node};
-use super::misunderstood::misunderstood;
+use super::input::{documents, or_stdin};
 use super::page::Page;
-use super::progress::Progress;
-use super::request::{NodeOptions, node_in_time, number};
+use super::request::{NodeOptions, node_in_time, number, whole_node};
 use super::{Failure, beside, ending, output, tell, threads};
 use clap::ValueHint;
-use look::{Looks, Wanted, numbers_of_this_process};
-use nic_placement_core::topology::Topology;
-use nic_placement_program as sys;
+use look::{Looks, Wanted};
+use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_fleet::audit::stream::StreamPiece;
+use nic_placement_launch::plugstack;
+use nic_placement_traffic::bytes::{self, Readings, Traffic};
 use nic_placement_traffic::exposition;
 use nic_placement_traffic::report::NodeReport;
+use nic_placement_traffic::verify::Node;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tasks::report;
-use watch::{PAUSES, Watch};
 
 /// which NICs, CPUs and memory tasks really use, and the bytes of each NIC
 ///
@@ -58,9 +56,9 @@ Ends with, and after CMD as CMD ends:
 Examples:
   nic-placement verify --job 1234
   nic-placement verify --watch
-  srun --jobid 1234 --overlap --ntasks-per-node=1 nic-placement verify --job 1234 --brief
-  srun -n16 --nic-placement nic-placement verify --bytes --json -o reports/ -- ./train
-  nic-placement verify --merge reports/*.json")]
+  srun --jobid 1234 --overlap --ntasks-per-node=1 nic-placement verify --job 1234
+  srun -n16 -e reports/%N --nic-placement nic-placement verify --bytes --json -- ./train
+  nic-placement verify --merge reports/*")]
 pub(super) struct VerifyOptions {
     /// a job, as 1234, or a step of it, as 1234.0
     #[arg(long, value_name = "JOB", value_parser = job, conflicts_with_all = ["pid", "command"])]
@@ -69,14 +67,11 @@ pub(super) struct VerifyOptions {
     #[arg(long, value_name = "PID", action = clap::ArgAction::Append, conflicts_with = "command")]
     #[arg(value_parser = number(1, 1 << 22))]
     pid: Vec<u32>,
-    /// add up the reports of several nodes instead; - for standard input
+    /// add up the reports of several nodes instead, of standard input without a FILE
     ///
     /// output of --json, in any order, also mixed with other lines or labelled by srun -l.
-    #[arg(long, conflicts_with_all = ["command", "json"], help_heading = "Several nodes")]
-    merge: bool,
-    /// what to add up
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0.., conflicts_with_all = ["command", "json"])]
+    merge: Option<Vec<PathBuf>>,
     /// a program, which is run and looked at until it ends
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -90,18 +85,9 @@ pub(super) struct VerifyOptions {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "command")]
     #[arg(value_parser = number(1, 86_400))]
     watch: Option<Option<u32>>,
-    /// a line for each job
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    brief: bool,
     /// one line of versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// where to write the report: a file, or a folder, in which it is called after the node
-    ///
-    /// A path that ends with / is a folder, and is made if need be. A regular file is replaced when the new one is whole. Anything
-    /// else, also a symbolic link, is refused. What cannot be written is said before CMD starts, and goes to stderr.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
-    output: Option<PathBuf>,
     /// write the number of tasks by job and verdict for Prometheus' node exporter too: a file that ends with .prom
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     textfile: Option<PathBuf>,
@@ -118,6 +104,13 @@ impl VerifyOptions {
 /// Cards answer in microseconds; CMD waits for them.
 const BEFORE: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(5);
+/// Between two looks: often at first, when tasks start; beside CMD later seldom, to take little of the tasks' CPU time.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(300),
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {
     let (job, step) = text
@@ -131,14 +124,8 @@ fn job(text: &str) -> Result<(u64, Option<u64>), String> {
 }
 
 pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failure> {
-    if options.merge {
-        return merge::run(&options.files, options.output.as_deref(), page);
-    }
-    if let [first, ..] = &options.files[..] {
-        let first = first.display();
-        return Err(misunderstood(format!(
-            "verify: `--` stands before the program, as `verify -- {first}`; `--merge {first}` adds up reports"
-        )));
+    if let Some(files) = &options.merge {
+        return merge(files, page);
     }
     if let Some(file) = &options.textfile {
         super::refresh::textfile::check(file)?;
@@ -152,6 +139,34 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
         0 => Ok(()),
         status => Err(ending(status, "")),
     }
+}
+
+/// Adds up the reports in files and mixed streams.
+fn merge(files: &[PathBuf], page: &mut Page) -> Result<(), Failure> {
+    let (mut reports, mut twice, mut passed_over) = (BTreeMap::new(), BTreeSet::new(), 0usize);
+    let mut take = |(_, piece): StreamPiece<'_>| {
+        let Some(report) = piece.ok().and_then(NodeReport::read) else {
+            passed_over += 1;
+            return;
+        };
+        match reports.entry(report.node.clone()) {
+            Entry::Occupied(node) => drop(twice.insert(node.key().clone())),
+            Entry::Vacant(node) => drop(node.insert(report)),
+        }
+    };
+    for path in or_stdin(files) {
+        documents(path, &mut take)?;
+    }
+    if reports.is_empty() {
+        return Err("verify: no report: `verify --json` of this version prints one".into());
+    }
+    if passed_over > 0 {
+        tell(&format!(
+            "note: {passed_over} other pieces of text were passed over"
+        ));
+    }
+    print::merged(&reports, &twice, page);
+    Ok(())
 }
 
 /// Looks once, or for as long as the options say.
@@ -170,9 +185,7 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let node = node.recv_timeout(AFTER).ok().flatten();
     let node = node
         .ok_or("verify: the node was not read: its NICs do not answer, or nothing describes it")?;
-    let is_shown = options.watch.is_some()
-        && io::stdout().is_terminal()
-        && !(options.json || options.output.is_some());
+    let is_shown = options.watch.is_some() && io::stdout().is_terminal() && !options.json;
     let seconds = match options.watch {
         Some(Some(seconds)) => u64::from(seconds),
         Some(None) if is_shown => u64::MAX,
@@ -180,7 +193,6 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         _ => 0,
     };
     let begun = Instant::now();
-    let mut progress = Progress::default();
     let left = || Duration::from_secs(seconds).saturating_sub(begun.elapsed());
     for pause in PAUSES[..2].iter().chain(std::iter::repeat(&PAUSES[1])) {
         if left().is_zero() {
@@ -190,16 +202,16 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         let now = Looks::one(&open, &wanted);
         let have_ended =
             seconds != u64::MAX && now.processes.is_empty() && !looks.processes.is_empty();
-        let (seconds, processes) = (begun.elapsed().as_secs(), now.processes.len());
-        let passed = || format!("verify: {seconds} s, processes of tasks: {processes}");
         if is_shown {
             let readings = lately.as_mut().map(|lately| lately.readings(BEFORE));
             let mut page = Page::of(&io::stdout());
-            page.line(passed() + "; Ctrl-C ends");
+            let passed = begun.elapsed().as_secs();
+            page.line(format!("verify: {passed} s; Ctrl-C ends"));
             print::report(&report(&open, Some(&node), &now, readings), &mut page);
-            show(&page)?;
-        } else {
-            progress.tell(passed);
+            // ECMA-48: to the first place, and clear
+            let screen = [b"\x1b[H\x1b[2J", page.as_bytes()].concat();
+            io::stdout().write_all(&screen)?;
+            io::stdout().flush()?;
         }
         looks.add(now);
         if have_ended {
@@ -210,64 +222,38 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     Ok(report(&open, Some(&node), &looks, readings))
 }
 
-/// Clears the terminal and prints the part of a page that fits on it, without a mode of the terminal that would outlive us.
-fn show(page: &Page) -> Result<(), Failure> {
-    let mut stdout = io::stdout();
-    let [_, lines] = sys::terminal_size(stdout.as_fd());
-    let room = usize::from(lines.unwrap_or(24)).max(4) - 2;
-    let text = String::from_utf8_lossy(page.as_bytes());
-    let mut lines = text.split_inclusive('\n');
-    // ECMA-48: to the first place, and clear
-    let mut screen = "\x1b[H\x1b[2J".to_string();
-    screen.extend(lines.by_ref().take(room));
-    match lines.count() {
-        0 => {}
-        more => screen += &format!("… {more} more lines: `verify --bytes` prints all\n"),
-    }
-    let written = stdout.write_all(screen.as_bytes());
-    Ok(written
-        .and_then(|()| stdout.flush())
-        .map_err(|error| format!("verify: cannot write: {error}"))?)
-}
-
-struct Begun {
-    node: Receiver<Option<Topology>>,
-    counted: Option<Counted>,
-    watch: Option<Watch>,
-}
-
 fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
     if !is_first_on_node() {
         return Err(become_as_it_is(&options.command));
     }
     let source = options.node.source();
     let open = opener(&source);
+    let wanted = Wanted::of_this_process();
+    let look = Arc::new(move |open: &Open| Looks::one(open, &wanted));
     let before = || {
-        warn_of_place(options);
         let counted = options.counts().then(|| Counted::begin(&open, BEFORE));
-        Begun {
-            counted,
-            // it asks the cards too, and CMD does not wait for it
-            node: node_in_time(source),
-            watch: None,
-        }
+        let all = Arc::new(Mutex::new(Looks::default()));
+        let (seen, look, open) = (Arc::clone(&all), Arc::clone(&look), Arc::clone(&open));
+        threads::started(move || {
+            for pause in PAUSES.iter().chain(std::iter::repeat(&PAUSES[3])) {
+                // outside of the lock, for which the end waits
+                let now = look(&open);
+                seen.lock().unwrap_or_else(PoisonError::into_inner).add(now);
+                thread::sleep(*pause);
+            }
+        });
+        // it asks the cards too, and CMD does not wait for it
+        (counted, node_in_time(source), all)
     };
-    let started = |begun: Begun, pid| {
-        let wanted = numbers_of_this_process()
-            .step
-            .map_or(Wanted::Processes(vec![pid]), Wanted::step);
-        let open = Arc::clone(&open);
-        let watch = Watch::begin(Arc::new(move || Looks::one(&open, &wanted)));
-        Begun {
-            watch: Some(watch),
-            ..begun
-        }
-    };
-    let ended = |begun: Begun, status| {
-        let mut counted = begun.counted;
-        let readings = counted.as_mut().map(|counted| counted.readings(AFTER));
-        let node = begun.node.recv_timeout(AFTER).ok().flatten();
-        let looks = begun.watch.map(Watch::end).unwrap_or_default();
+    let ended = |(counted, node, all): (Option<Counted>, Receiver<_>, Arc<Mutex<Looks>>),
+                 status| {
+        let readings = counted.map(|mut counted| counted.readings(AFTER));
+        let node: Option<Topology> = node.recv_timeout(AFTER).ok().flatten();
+        // other tasks of the node may still be there; by a thread: the memory of one may be locked
+        let (last, opened) = (Arc::clone(&look), Arc::clone(&open));
+        let last = threads::answer_of(move || last(&opened)).recv_timeout(BEFORE);
+        let mut looks = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
+        last.into_iter().for_each(|now| looks.add(now));
         let mut report = report(&open, node.as_ref(), &looks, readings);
         report.status = Some(status);
         let stderr = io::stderr();
@@ -279,56 +265,56 @@ fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
             tell(&format!("verify: no report: {why}"));
         }
     };
-    beside::run("verify", &options.command, before, started, ended)
+    beside::run(&options.command, before, ended)
 }
 
-/// Warns at the start that the report has no place, so that the user can end a job that is run for it. CMD itself may make
-/// the place yet. A file system that does not answer delays no job.
-fn warn_of_place(options: &VerifyOptions) {
-    let Some(output) = options.output.clone() else {
-        return;
-    };
-    let json = options.json;
-    let answer = threads::answer_of(move || {
-        output::file_for(&output, "", json).and_then(|file| output::could_write(&file))
-    });
-    let why = match answer.recv_timeout(BEFORE) {
-        Ok(Ok(())) | Err(RecvTimeoutError::Disconnected) => return,
-        Ok(Err(why)) => why,
-        Err(RecvTimeoutError::Timeout) => format!(
-            "the place of the report has not answered within {} s",
-            BEFORE.as_secs()
-        ),
-    };
-    tell(&format!(
-        "verify: {why}: CMD runs; if the report still cannot be written at the end, it goes to stderr"
-    ));
-}
-
-/// Writes the files that were asked for, and without `--output` the report to the page.
+/// The report to the page, and the file that was asked for.
 fn deliver(options: &VerifyOptions, report: &NodeReport, page: &mut Page) -> Result<(), Failure> {
-    let print = |page: &mut Page| match (options.json, options.brief) {
-        (true, _) => page.exact(&report.to_json()),
-        (false, true) => print::brief(report, page),
-        (false, false) => print::report(report, page),
-    };
-    match &options.output {
-        None => print(page),
-        Some(output) => {
-            let mut text = Page::new(false, false);
-            print(&mut text);
-            let written = output::file_for(output, &report.node, options.json)
-                .and_then(|file| output::write_own(&file, text.as_bytes()));
-            // CMD has run, perhaps for days: its report is not lost for want of a place
-            if let Err(why) = written {
-                tell(&format!("verify: {why}: this is the report"));
-                print(page);
-            }
-        }
+    match options.json {
+        true => page.exact(&report.to_json()),
+        false => print::report(report, page),
     }
     if let Some(file) = &options.textfile {
         let text = exposition::write(&[print::metric(report)]);
         output::write(file, text.as_bytes())?;
     }
     Ok(())
+}
+
+/// The verdicts on the tasks that were seen, and the bytes of the readings.
+fn report(
+    open: &Open,
+    node: Option<&Topology>,
+    looks: &Looks,
+    readings: Option<Readings>,
+) -> NodeReport {
+    let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
+    let topology = node.cloned();
+    let topology = topology.unwrap_or_else(|| Topology::empty("this node", Provenance::ThisSystem));
+    let name = name.unwrap_or_else(|| topology.name.clone());
+    let found = plugstack::admin(None, None, |name| std::env::var_os(name)).0;
+    // `check` reports what is wrong with the admin's file
+    let plan = whole_node(topology.clone(), found.admin)
+        .or_else(|_| whole_node(topology, Default::default()));
+    let Ok(plan) = plan else {
+        return NodeReport::new(name, Vec::new());
+    };
+    let of = Node {
+        topology: &plan.node,
+        map: &plan.map,
+    };
+    let mut report = NodeReport::new(name, looks.verdicts(of));
+    report.not_looked_at = looks.not_looked_at();
+    if node.is_none() {
+        let note = "the node was not read: its NICs do not answer";
+        report.notes.push(note.to_string());
+    }
+    if let Some(readings) = &readings {
+        let (planned, origin) = bytes::plan(of, &report.tasks);
+        let traffic = Traffic::new(readings, &planned, origin);
+        report.notes.extend(traffic.notes());
+        report.traffic = Some(traffic);
+    }
+    report.notes.extend(looks.notes());
+    report
 }

@@ -2,7 +2,7 @@
 
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_RDMA;
-use nic_placement_traffic::resources::{Answer, Holdings, Object, Objects, holdings, read};
+use nic_placement_traffic::resources::{Holdings, Object, Objects, holdings, read};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -11,42 +11,28 @@ const MOST: usize = 1 << 20;
 /// Bytes of one datagram, at most: the kernel fills the reader's room up to 32 KiB (net/netlink/af_netlink.c,
 /// `netlink_dump`).
 const DATAGRAM: usize = 64 * 1024;
-/// `EINVAL` of include/uapi/asm-generic/errno-base.h: a command that this kernel does not know.
-const UNKNOWN: i32 = 22;
 /// `EPROTONOSUPPORT` of include/uapi/asm-generic/errno.h: the kernel has no RDMA.
 const NO_RDMA: i32 = 93;
 
 /// Objects that each thread of the node holds; else the reason why that is not known.  Waits for the devices, which are
 /// asked for the state of their queue pairs.
 pub(super) fn held() -> Result<Holdings, String> {
-    let mut answers = BTreeMap::new();
+    let untold = |error| format!("the kernel does not tell of RDMA devices by netlink: {error}");
     let devices = match ask(Objects::Devices, None) {
         Err(error) if error.raw_os_error() == Some(NO_RDMA) => return Ok(Holdings::default()),
-        Err(error) if error.raw_os_error() == Some(UNKNOWN) => {
-            return Err(
-                "this kernel does not tell of RDMA devices by netlink (`RDMA_NL_NLDEV`)"
-                    .to_string(),
-            );
-        }
-        answer => {
-            answer.map_err(|error| format!("the kernel does not tell of RDMA devices: {error}"))?
-        }
+        answer => answer.map_err(untold)?,
     };
+    let mut answers: BTreeMap<Objects, Vec<Object>> = BTreeMap::new();
     for objects in [
         Objects::Contexts,
         Objects::Domains,
         Objects::Regions,
         Objects::QueuePairs,
     ] {
-        let of_all: &mut Vec<Object> = answers.entry(objects).or_default();
         for device in devices.iter().filter_map(Object::device_index) {
             match ask(objects, Some(device)) {
-                Ok(mut found) => of_all.append(&mut found),
-                Err(error) if objects == Objects::QueuePairs => {
-                    return Err(format!(
-                        "the kernel does not tell of queue pairs (`RDMA_NLDEV_CMD_RES_QP_GET`): {error}"
-                    ));
-                }
+                Ok(found) => answers.entry(objects).or_default().extend(found),
+                Err(error) if objects == Objects::QueuePairs => return Err(untold(error)),
                 // an older kernel tells less of the others, or a device has gone
                 Err(_) => {}
             }
@@ -64,13 +50,12 @@ fn ask(objects: Objects, device: Option<u32>) -> io::Result<Vec<Object>> {
         datagram.clear();
         match socket.recv(&mut datagram, 0) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-            Ok(_) => {}
-        }
+            received => received?,
+        };
         match read(objects, &datagram, &mut found) {
-            Answer::More if found.len() < MOST => {}
-            Answer::More | Answer::Done => return Ok(found),
-            Answer::Refused(number) => return Err(io::Error::from_raw_os_error(number)),
+            Ok(true) if found.len() < MOST => {}
+            Ok(_) => return Ok(found),
+            Err(number) => return Err(io::Error::from_raw_os_error(number)),
         }
     }
 }
