@@ -2,7 +2,7 @@
 
 use super::devices::device_name;
 use super::input::{documents, or_stdin};
-use super::page::{Page, Style, Text};
+use super::page::Page;
 use super::progress::Progress;
 use super::{Failure, fabric, grouped, output, refresh::textfile};
 use nic_placement_core::diagnostic::counted;
@@ -267,7 +267,7 @@ fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &m
     for Bad { input, line, why } in &rejected.first {
         let place = line.map_or(String::new(), |line| format!("`{input}:{line}`: "));
         page.item(
-            Text::styled("bad    ", Style::Wrong),
+            "bad    ",
             format_args!("{place}{why}"),
         );
     }
@@ -282,9 +282,9 @@ fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &m
 fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     let count = counted(kind.count, "node");
     let heading = format!("{count} {}: {}", kind.nodes, inventory(&kind.inventory));
-    page.line(Text::styled(heading, Style::Heading));
+    page.line(heading);
     if kind.count == 1 && nodes > 1 {
-        page.indented(Text::styled("no other node is of this kind", Style::Wrong));
+        page.indented("no other node is of this kind");
     }
     for Differing {
         nodes,

@@ -9,7 +9,7 @@ pub(super) use installed::release;
 mod neighbours;
 
 use super::exec::variables::ProgramEnvironment;
-use super::page::{Page, Style, Text};
+use super::page::{Page, Text};
 use super::request::{self, NodeOptions};
 use super::{Failure, ending};
 use clap::builder::PossibleValuesParser;
@@ -263,8 +263,7 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
         ..
     } = finding;
     let is_wrong = *level >= Level::Warn;
-    let style = if is_wrong { Style::Wrong } else { Style::Plain };
-    let level = Text::styled(format!("{level:<7}"), style);
+    let level = Text::from(format!("{level:<7}"));
     page.item(level.then(column(code)), text.as_str());
     let goes_on = |next: &Finding| {
         next.code == *code && next.remedy.is_some() && (next.level >= Level::Warn || !is_wrong)

@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::input::{documents, open, or_stdin};
-use super::page::{Page, Style, Table, Text};
+use super::page::{Page, Table, Text};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::hostlist::compressed;
 use nic_placement_fleet::audit::report::Report;
@@ -79,7 +79,7 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
     } else {
         print(&rails, options.cables, page);
         for why in &unread {
-            page.item(Text::styled("unread ", Style::Wrong), why.as_str());
+            page.item("unread ", why.as_str());
         }
     }
     match (unread.len(), rails.faults.len()) {
@@ -197,12 +197,7 @@ fn rail_table(rails: &[CabledRail]) -> Table {
         ports,
     } in rails
     {
-        let whole = format!("{right} of {ports}");
-        let whole = if right == ports {
-            Text::from(whole)
-        } else {
-            Text::styled(whole, Style::Wrong)
-        };
+        let whole = Text::from(format!("{right} of {ports}"));
         let mut shown = leaves
             .iter()
             .take(LEAVES)
@@ -227,15 +222,10 @@ fn cable_table(rails: &FabricRails) -> Table {
     for node in &rails.nodes {
         for nic in &node.nics {
             let or_dash = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
-            let style = if nic.belongs.is_some() {
-                Style::Wrong
-            } else {
-                Style::Plain
-            };
             table.row([
                 (&node.node).into(),
                 format!("{}:{}", nic.nic, nic.port).into(),
-                Text::styled(or_dash(&nic.switch), style),
+                or_dash(&nic.switch).into(),
                 or_dash(&nic.switch_port).into(),
                 or_dash(&nic.rail.map(|rail| rail.to_string())).into(),
             ]);
@@ -280,7 +270,7 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
         let nodes = compressed(nodes.iter().copied());
         let between = if nodes.is_empty() { "" } else { " " };
         page.item(
-            Text::styled("wrong  ", Style::Wrong),
+            "wrong  ",
             format_args!("{nodes}{between}{text}"),
         );
     }

@@ -9,18 +9,18 @@ use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_core::topology::Topology;
 use nic_placement_fleet::doctor::gpus;
-use nic_placement_formats::{file, links};
+use nic_placement_formats::file;
 
 /// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///
-/// A tree with the NICs that each GPU would get, the matrix of nvidia-smi topo -m with the distances of NUMA nodes, and which
-/// NICs are left out, and why. Or a picture.
+/// A tree with the NICs that each GPU would get, the paths between GPUs and NICs as in nvidia-smi topo -m, and which NICs are
+/// left out, and why. Or a picture.
 ///
 /// With --gpu, for this GPU and each NIC: the path, what it lets through if no other GPU shares it, the GPUs that use the NIC,
-/// and why the GPU got it, or what the node would lose if this GPU alone moved there. A last line tells if the choice hangs on
-/// an estimate of what a kind of path lets through. Ends with 1 where a strict word would fail a task with that GPU.
+/// and why the GPU got it, or what the node would lose if this GPU alone moved there. Ends with 1 where a strict word would
+/// fail a task with that GPU.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -86,85 +86,33 @@ fn show(plan: &Plan, diagnostics: &[Diagnostic], page: &mut Page) {
     page.notes(notes);
 }
 
-/// `nvidia-smi topo -m` with a row for each GPU and NIC and a column for each GPU, in as many blocks as it takes.
+/// `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
 fn matrix(topology: &Topology, page: &mut Page) {
     /// `GPU255` and `NODE*` take 6 columns, and a gap.
     const ABREAST: usize = 9;
-    let gpus: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
-    let links = links::between_gpus(topology);
-    // without a bus only the links are known
-    let has_bus = |gpu: &PciAddress| !gpu.is_invented();
-    let with_gpus = gpus.len() > 1 && (!links.is_empty() || gpus.iter().all(has_bus));
-    let mut shown = Vec::new();
-    let mut cell = |gpu: usize, (row, of): (Option<usize>, PciAddress)| {
-        // AMD's tools print one half
-        let link = row.and_then(|row| links.get(&(row, gpu)).or(links.get(&(gpu, row))));
-        match link {
-            _ if row == Some(gpu) => "X".into(),
-            Some(word) => Text::from(word),
-            None => {
-                shown.push(topology.path_type(gpus[gpu], of));
-                path(topology, gpus[gpu], of)
-            }
-        }
-    };
-    let rows = gpus.iter().enumerate().filter(|_| with_gpus);
-    let rows = rows.map(|(at, gpu)| (format!("GPU{at}"), (Some(at), *gpu)));
+    let gpus: Vec<_> = topology.numbered_gpus().collect();
     let nics = topology.nics.iter();
-    let nics = nics.filter_map(|nic| Some((nic.name.to_string(), (None, nic.address?))));
-    let rows: Vec<_> = rows.chain(nics).collect();
-    let columns: Vec<usize> = (0..gpus.len()).filter(|_| !rows.is_empty()).collect();
-    for gpus in columns.chunks(ABREAST) {
-        let headings = gpus.iter().map(|gpu| format!("GPU{gpu}"));
+    let nics: Vec<_> = nics.filter_map(|nic| Some((nic, nic.address?))).collect();
+    if nics.is_empty() {
+        return;
+    }
+    let mut shown = Vec::new();
+    for gpus in gpus.chunks(ABREAST) {
+        let headings = gpus.iter().map(|(index, _)| format!("GPU{index}"));
         let mut table = Table::headed([String::new()].into_iter().chain(headings));
-        for (name, row) in &rows {
-            let cells = gpus.iter().map(|gpu| cell(*gpu, *row));
-            table.row([Text::from(name)].into_iter().chain(cells));
+        for (nic, address) in &nics {
+            let cells = gpus.iter().map(|(_, gpu)| {
+                let pair = (gpu.address, *address);
+                let path = topology.path_type(pair.0, pair.1);
+                let is_supplied =
+                    topology.supplied_by.is_some() && topology.stated_paths.contains_key(&pair);
+                shown.push(path);
+                format!("{path}{}", if is_supplied { "*" } else { "" })
+            });
+            table.row([nic.name.to_string()].into_iter().chain(cells).map(Text::from));
         }
         page.blank();
         page.table(&table);
     }
     page.legend(shown);
-    if with_gpus {
-        let has = |kind: &str| links.values().any(|word| word.starts_with(kind));
-        let told = match (has("NV"), has("XGMI")) {
-            (true, _) => "NV# so many NVLinks",
-            (_, true) => "XGMI a link of AMD's",
-            _ => "else by PCIe, since no file here tells NVLinks",
-        };
-        let why = "to compare with nvidia-smi topo -m, no decision uses it";
-        page.item("between GPUs: ", format_args!("X itself, {told}; {why}"));
-    }
-    distances(topology, page);
-}
-
-/// As `numactl --hardware` prints them, of the NUMA nodes with CPUs.
-fn distances(topology: &Topology, page: &mut Page) {
-    let nodes = topology
-        .numa_nodes
-        .iter()
-        .filter(|node| !node.cpus.is_empty());
-    let nodes: Vec<u32> = nodes.map(|node| node.os_index).collect();
-    let row = |from: &u32| {
-        nodes
-            .iter()
-            .map(|to| topology.distance(*from, *to))
-            .collect()
-    };
-    let rows: Option<Vec<Vec<u32>>> = nodes.iter().map(row).collect();
-    if let Some(rows) = rows.filter(|rows| rows.len() > 1) {
-        let headings = nodes.iter().map(u32::to_string);
-        let mut table = Table::headed(["NUMA".to_string()].into_iter().chain(headings));
-        for (node, row) in nodes.iter().zip(rows) {
-            table.row([*node].into_iter().chain(row).map(Text::from));
-        }
-        page.blank();
-        page.table(&table);
-    }
-}
-
-fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {
-    let is_supplied =
-        topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu, nic));
-    Text::of_path(topology.path_type(gpu, nic)).then(if is_supplied { "*" } else { "" })
 }

@@ -3,7 +3,7 @@
 mod pmi;
 
 use super::exec::variables::ProgramEnvironment;
-use super::page::{Page, Style, Text};
+use super::page::Page;
 use super::{Failure, ending, request};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
@@ -111,12 +111,7 @@ fn print(compared: &Compared, page: &mut Page) {
         } else {
             format!(" ({count} nodes)")
         };
-        let style = if write.is_empty() {
-            Style::Heading
-        } else {
-            Style::Wrong
-        };
-        page.line(Text::styled(format!("{nodes}{count}"), style));
+        page.line(format!("{nodes}{count}"));
         differences
             .iter()
             .for_each(|difference| page.item("    ", difference.as_str()));

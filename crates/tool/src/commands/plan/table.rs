@@ -1,7 +1,7 @@
 //! A plan as a table of tasks, and its reasons.
 
 use crate::commands::drawing::known_cpus;
-use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::page::{Page, Table, Text};
 use crate::commands::shortfalls;
 use nic_placement_core::libraries::caveats;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
@@ -77,7 +77,7 @@ fn cells(plan: &Plan, task: &TaskPlan, uses: &[Use], nic_width: usize) -> Vec<Te
     let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} "))
-            .then(Text::of_path(path))
+            .then(path)
             .unbroken()
     };
     let nics = match placement.rails.as_slice() {
@@ -120,7 +120,7 @@ pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all = [("every task".to_string(), common)].into_iter().chain(each);
     for (heading, reasons) in all.filter(|(_, reasons)| !reasons.is_empty()) {
         page.blank();
-        page.line(Text::styled(heading, Style::Heading));
+        page.line(heading);
         reasons.iter().for_each(|reason| page.indented(reason));
     }
 }

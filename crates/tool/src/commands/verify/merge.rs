@@ -45,7 +45,7 @@ pub(super) fn run(
         print::merged(&merged, page);
         return Ok(());
     };
-    let mut text = Page::new(false, false);
+    let mut text = Page::default();
     print::merged(&merged, &mut text);
     Ok(output::write_own(file, text.as_bytes())?)
 }

@@ -314,7 +314,7 @@ fn deliver(options: &VerifyOptions, report: &NodeReport, page: &mut Page) -> Res
     match &options.output {
         None => print(page),
         Some(output) => {
-            let mut text = Page::new(false, false);
+            let mut text = Page::default();
             print(&mut text);
             let written = output::file_for(output, &report.node, options.json)
                 .and_then(|file| output::write_own(&file, text.as_bytes()));

@@ -1,7 +1,7 @@
 //! Reports for people, and the metric for Prometheus.
 
 use crate::commands::grouped;
-use crate::commands::page::{Page, Style, Table, Text, list};
+use crate::commands::page::{Page, Table, Text, list};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::gbps;
 use nic_placement_traffic::bytes::{Bytes, Figure, NicTraffic, Origin, Shares, Traffic};
@@ -61,14 +61,9 @@ fn bytes_table(traffic: &Traffic) -> Table {
     for nic in by_use(&traffic.nics) {
         // bytes below 2^53 are exact
         let per_second = |bytes: u64| (bytes as f64 / traffic.seconds.max(0.001)) as u64;
-        let style = if nic.is_planned {
-            Style::Plain
-        } else {
-            Style::Faint
-        };
         let share = |sent| per_cent(sent, total);
         table.row([
-            Text::styled(&nic.name, style),
+            (&nic.name).into(),
             list(&nic.gpus),
             Text::from(nic.rate_mbps.map_or("-".to_string(), gbps)).unbroken(),
             figure(nic.rdma, |of| bytes(of.sent)),
@@ -223,11 +218,6 @@ fn row(task: &TaskVerdict) -> [Text; 7] {
         .memory
         .near_share()
         .map_or("-".to_string(), |share| format!("{share} %"));
-    let style = if task.verdict.is_bad() {
-        Style::Wrong
-    } else {
-        Style::Plain
-    };
     [
         Text::from(label(task)).unbroken(),
         list(&task.gpus),
@@ -235,7 +225,7 @@ fn row(task: &TaskVerdict) -> [Text; 7] {
         Text::joined(task.used.iter().map(used), ", ").or("-"),
         Text::from(threads).unbroken(),
         Text::from(memory).unbroken(),
-        Text::styled(task.verdict.words().0, style).unbroken(),
+        Text::from(task.verdict.words().0).unbroken(),
     ]
 }
 
