@@ -49,8 +49,8 @@ fn reports(source: &str) -> Vec<String> {
         "plan --why",
         "plan --gpus-per-task 1 --why",
         "plan --words all,bind=core,omp=on --ntasks 3 --gpus-per-task all --why",
-        "plan --words numa --gpus-per-task 1 --set SITE_NICS={rails}",
-        "plan --may-open none --why",
+        "plan --words numa --gpus-per-task 1 --argument set=SITE_NICS={rails}",
+        "plan --variable CUDA_VISIBLE_DEVICES= --why",
         "show --gpu all",
         "check --slurm 21.08 --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
     ];

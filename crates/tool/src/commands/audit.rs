@@ -266,10 +266,7 @@ fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &m
     }
     for Bad { input, line, why } in &rejected.first {
         let place = line.map_or(String::new(), |line| format!("`{input}:{line}`: "));
-        page.item(
-            "bad    ",
-            format_args!("{place}{why}"),
-        );
+        page.item("bad    ", format_args!("{place}{why}"));
     }
     if rejected.count > TOLD {
         page.item(

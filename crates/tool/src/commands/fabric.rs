@@ -269,10 +269,7 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     for (text, nodes) in lines.iter().take(SHOWN) {
         let nodes = compressed(nodes.iter().copied());
         let between = if nodes.is_empty() { "" } else { " " };
-        page.item(
-            "wrong  ",
-            format_args!("{nodes}{between}{text}"),
-        );
+        page.item("wrong  ", format_args!("{nodes}{between}{text}"));
     }
     more(lines.len(), page);
 }

@@ -14,10 +14,8 @@ use std::process;
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
     let (folder, name) = parts(place)?;
     let name = name.to_str();
-    Ok((
-        folder,
-        name.ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?,
-    ))
+    let name = name.ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
+    Ok((folder, name))
 }
 
 fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
@@ -58,18 +56,14 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
 /// Writes a file that all may read, as steps and engines must, whatever the umask and the old file say.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
-    replace(place, bytes, 0o644, |file| {
-        file.set_permissions(Permissions::from_mode(0o644))
-    })
+    replace(place, bytes, Some(0o644), None)
 }
 
 /// As `write`, for a user's own file: the old file's mode names its readers, else the umask, as in a shell.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
-    let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
-    replace(place, bytes, mode, |file| {
-        old.map_or(Ok(()), |old| be_as(file, &old, mode))
-    })
+    let mode = old.as_ref().map(|old| old.mode() & 0o777);
+    replace(place, bytes, mode, old)
 }
 
 /// To a user's file, or without `output` to standard output.
@@ -90,18 +84,23 @@ pub(super) fn could_write(place: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// Writes a file of this mode beside `place`, and renames it: until it is whole, readers have the old one.
+/// Writes a file of this mode, or as the umask says, beside `place`, and renames it: until it is whole, readers have the old one.
 fn replace(
     place: &Path,
     bytes: &[u8],
-    mode: u32,
-    own: impl FnOnce(&File) -> io::Result<()>,
+    mode: Option<u32>,
+    owner: Option<Metadata>,
 ) -> Result<(), String> {
     let (folder, name) = parts(place)?;
-    let written = begin(folder, name, mode).and_then(|(new, mut file)| {
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| own(&file))
+    let written = begin(folder, name, mode.unwrap_or(0o666)).and_then(|(new, mut file)| {
+        if let Some(owner) = owner {
+            // a file that root writes anew stays its user's; others than root may not, and then it is theirs
+            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+        }
+        let set = |mode| file.set_permissions(Permissions::from_mode(mode));
+        let written = mode
+            .map_or(Ok(()), set)
+            .and_then(|()| file.write_all(bytes))
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&new, place));
         if written.is_err() {
@@ -112,69 +111,49 @@ fn replace(
     written.map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// A file that root writes anew stays its user's: its mode could else keep that user from reading it.
-fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
-    let new = file.metadata()?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // others than root may not, and then it is theirs
-        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
-    }
-    file.set_permissions(Permissions::from_mode(mode))
-}
-
 /// A file of this process alone: another may be writing the same now.
 fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
-    /// Files of killed processes, or of one with this number in its own container.
-    const MAX_IN_THE_WAY: u32 = 1000;
-    for number in 0..MAX_IN_THE_WAY {
+    let open = |number| {
         let mut new = OsString::from(".");
         new.push(name);
         new.push(format!(".{}-{number}.new", process::id()));
         let new = folder.join(new);
         // `create_new`, since another user may have put a link there, which must not be followed
-        match OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&new)
-        {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            opened => return Ok((new, opened?)),
-        }
-    }
-    let (folder, name) = (folder.display(), Path::new(name).display());
-    let left = format!("`{folder}` has {MAX_IN_THE_WAY} files `.{name}.*.new`: remove them");
-    Err(io::Error::other(left))
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        options.open(&new).map(|file| (new, file))
+    };
+    // files of killed processes, or of one with this number in its own container
+    let is_free = |opened: &io::Result<_>| !matches!(opened, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+    (0..1000).map(open).find(is_free).unwrap_or_else(|| open(0))
 }
 
 /// Opens a lock file, or makes it.  A directory that others may write to can hold anything: so links, pipes and devices
 /// are refused.
 pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
-    let refuse = || {
-        let path = path.display();
-        Err(io::Error::other(format!(
-            "`{path}` is no regular file: remove it"
-        )))
+    let regular = |facts: Metadata| match facts.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "`{}` is no regular file: remove it",
+            path.display()
+        ))),
     };
     // opening a device can have an effect
-    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
-        return refuse();
-    }
+    fs::symlink_metadata(path).map_or(Ok(()), regular)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).custom_flags(root::UNLINKED);
     let file = options.open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        refuse()
-    }
+    regular(file.metadata()?)?;
+    Ok(file)
 }
 
 /// For `-o`: this file, or in a folder one for each node.
 pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
     if output.as_os_str().as_bytes().ends_with(b"/") {
-        make_folder(output)?;
+        // all nodes of a step make it at once: it is no error that another has
+        fs::create_dir_all(output)
+            .map_err(|error| format!("cannot make the folder `{}`: {error}", output.display()))?;
     }
     if !output.is_dir() {
         return Ok(output.to_path_buf());
@@ -185,29 +164,9 @@ pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf,
         .map(|letter| if is_part(letter) { letter } else { '_' })
         .collect();
     let name = name.trim_start_matches('.');
-    Ok(output.join(format!(
-        "{}.{}",
-        if name.is_empty() { "node" } else { name },
-        if json { "json" } else { "txt" }
-    )))
-}
-
-/// All nodes of a step make it at once: it is no error that another has.
-fn make_folder(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| {
-        let shown = folder.display();
-        // with the slash at its end a link would be followed
-        let there = fs::symlink_metadata(folder.components().as_path());
-        match there {
-            Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {
-                format!(
-                    "cannot make the folder `{shown}`: {} is there",
-                    root::kind(there.file_type())
-                )
-            }
-            _ => format!("cannot make the folder `{shown}`: {error}"),
-        }
-    })
+    let name = if name.is_empty() { "node" } else { name };
+    let ending = if json { "json" } else { "txt" };
+    Ok(output.join(format!("{name}.{ending}")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Shortfalls of tasks or GPUs, the failure by a strict word, and NICs that are left out.
 
-use super::Failure;
-use super::page::{Page, Text};
+use super::page::Page;
+use super::{Failure, grouped};
 use nic_placement_core::placement::{Excluded, NodePlacement};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Bitmap, Topology};
@@ -9,17 +9,9 @@ use nic_placement_core::topology::{Bitmap, Topology};
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
-    let mut groups: Vec<(&String, Vec<u32>)> = Vec::new();
-    for (number, lack) in shortfalls
-        .iter()
-        .flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
-    {
-        match groups.iter_mut().find(|(known, _)| *known == lack) {
-            Some((_, numbers)) => numbers.push(*number),
-            None => groups.push((lack, vec![*number])),
-        }
-    }
-    for (lack, numbers) in groups {
+    let each = shortfalls.iter();
+    let each = each.flat_map(|(number, of)| of.iter().map(|lack| (lack, *number)));
+    for (lack, numbers) in grouped(each) {
         page.item("lacks: ", format_args!("{}: {lack}", named(kind, numbers)));
     }
 }
@@ -47,7 +39,7 @@ pub(super) fn verdict(
 }
 
 /// `task 3`, `tasks 0-3`
-fn named(kind: &str, numbers: Vec<u32>) -> String {
+pub(super) fn named(kind: &str, numbers: Vec<u32>) -> String {
     let plural = if numbers.len() == 1 { "" } else { "s" };
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
 }
@@ -62,31 +54,20 @@ pub(super) fn no_nic(topology: &Topology) -> &'static str {
 
 /// A line for each reason.
 pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
-    let excluded = &placement.excluded;
-    let mut reasons: Vec<&str> = Vec::new();
-    for Excluded { why, .. } in excluded {
-        if !reasons.contains(&why.as_str()) {
-            reasons.push(why);
-        }
-    }
-    for reason in reasons {
-        let names = excluded
+    let excluded = placement.excluded.iter();
+    for (reason, of_reason) in grouped(excluded.map(|excluded| (&excluded.why, excluded))) {
+        let names = of_reason
             .iter()
-            .filter(|excluded| excluded.why == reason)
-            .map(|excluded| {
-                let port = excluded
-                    .port
-                    .map(|port| format!(":{port}"))
-                    .unwrap_or_default();
-                Text::from(format_args!("{}{port}", excluded.name))
+            .map(|Excluded { name, port, .. }| match port {
+                Some(port) => format!("{name}:{port}"),
+                None => name.to_string(),
             });
-        let mut of_reason = excluded.iter().filter(|excluded| excluded.why == reason);
-        let is_libfabrics = of_reason.any(|of| placement.is_left_to_libfabric(topology, &of.name));
-        let word = if is_libfabrics {
-            "left alone: "
-        } else {
-            "left out: "
+        let names: Vec<String> = names.collect();
+        let is_libfabrics = |of: &&Excluded| placement.is_left_to_libfabric(topology, &of.name);
+        let word = match of_reason.into_iter().any(|of| is_libfabrics(&of)) {
+            true => "left alone: ",
+            false => "left out: ",
         };
-        page.item(word, Text::joined(names, ", ").then(": ").then(reason));
+        page.item(word, format!("{}: {reason}", names.join(", ")));
     }
 }

@@ -26,7 +26,7 @@ use nic_placement_formats::file;
 Examples:
   nic-placement show
   nic-placement show --gpu 3
-  nic-placement show --machine dgx-h100 --gpu 3 --exclude mlx5_5
+  nic-placement show --machine dgx-h100 --gpu 3 --argument exclude=mlx5_5
   nic-placement show --machine dgx-h100 --json > node.json
   nic-placement show -o node.svg")]
 pub(super) struct ShowOptions {
@@ -45,7 +45,7 @@ pub(super) struct ShowOptions {
 }
 
 pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure> {
-    let (wish, doubts) = options.request.wish(&[])?;
+    let (wish, doubts) = options.request.wish()?;
     let (topology, mut diagnostics) = options.node.read()?;
     diagnostics.extend(doubts);
     let gpus = options.gpu.as_deref().map(|list| {
@@ -109,7 +109,12 @@ fn matrix(topology: &Topology, page: &mut Page) {
                 shown.push(path);
                 format!("{path}{}", if is_supplied { "*" } else { "" })
             });
-            table.row([nic.name.to_string()].into_iter().chain(cells).map(Text::from));
+            table.row(
+                [nic.name.to_string()]
+                    .into_iter()
+                    .chain(cells)
+                    .map(Text::from),
+            );
         }
         page.blank();
         page.table(&table);

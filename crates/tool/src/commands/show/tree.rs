@@ -109,7 +109,10 @@ impl Node<'_> {
         let ports = &self.topology.nic(index).ports;
         match ports.is_empty() {
             true => vec![self.port(index, None)],
-            false => ports.iter().map(|port| self.port(index, Some(port))).collect(),
+            false => ports
+                .iter()
+                .map(|port| self.port(index, Some(port)))
+                .collect(),
         }
     }
 
@@ -124,7 +127,11 @@ impl Node<'_> {
             true => "left alone",
             false => "left out",
         };
-        let mark = if topology.supplied_by.is_some() { "*" } else { "" };
+        let mark = if topology.supplied_by.is_some() {
+            "*"
+        } else {
+            ""
+        };
         let role = nic.role.map(|role| format!("{role}{mark}"));
         let left_out = is_out.then(|| left_out.to_string());
         let used: Vec<String> = role.into_iter().chain(left_out).collect();
