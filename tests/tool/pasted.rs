@@ -32,60 +32,17 @@ fn rows<'t>(text: &'t str, begins: &str) -> Vec<Vec<&'t str>> {
 }
 
 #[test]
-fn gpus_are_shown_line_by_line_as_nvidia_smi_shows_them_and_decide_nothing() {
+fn links_between_gpus_decide_nothing() {
     let matrix = checkout("tests/machines/azure-nd96isr-h100-v5/topo-m.txt");
     let text = fs::read_to_string(matrix).unwrap();
     let place = Place::new("between-gpus");
     let file = place.file("topo", &text);
-    let shown = printed(&format!("show --topology {file}"));
-    let gpus = |text| {
-        let rows: Vec<Vec<&str>> = rows(text, "GPU");
-        rows.iter()
-            .map(|row| row[..9].join(" "))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(gpus(&shown), gpus(&text));
-    run(&format!("show --topology {file}")).says(&["NV# so many NVLinks", "no decision uses it"]);
     let other = place.file("other", text.replace("NV18", "SYS"));
     let [plan, same] = [&file, &other].map(|file| {
         let plan = printed(&format!("plan --topology {file} --gpus-per-task 1 --why"));
         plan.replace(file, "the file")
     });
     assert_eq!(plan, same);
-}
-
-#[test]
-fn links_between_gpus_are_read_from_nccls_xml() {
-    let place = Place::new("gpu-links");
-    let gpu = |bus: &str, link: &str| {
-        format!(
-            "<pci busid=\"0000:{bus}:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">\
-             <gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\">{link}</gpu></pci>"
-        )
-    };
-    let link = |target: &str, count: u32| {
-        format!("<nvlink target=\"{target}\" count=\"{count}\" tclass=\"0x068000\"/>")
-    };
-    let switched = |count| link("0000:f0:00.0", count);
-    let gpus = [
-        gpu("01", &(switched(12) + &switched(6))),
-        gpu("02", &switched(12)),
-        gpu("03", &link("0000:04:00.0", 4)),
-        gpu("04", &link("0000:03:00.0", 4)),
-    ];
-    let xml = format!(
-        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\">{}</cpu></system>",
-        gpus.concat()
-    );
-    let shown = printed(&format!("show --topology {}", place.file("nccl.xml", &xml)));
-    let expected = [
-        ["GPU0", "X", "NV12", "PHB", "PHB"],
-        ["GPU1", "NV12", "X", "PHB", "PHB"],
-        ["GPU2", "PHB", "PHB", "X", "NV4"],
-        ["GPU3", "PHB", "PHB", "NV4", "X"],
-    ];
-    // the first line has the columns' names
-    assert_eq!(rows(&shown, "GPU"), expected, "{shown}");
 }
 
 #[test]

@@ -40,12 +40,18 @@ pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failur
         return Err(misunderstood(format!("`{word}` is gone: {instead}")));
     }
     let text = text.trim_start_matches("error: ").replace('\'', "`");
-    let parts = text.split("\n\n").map(|part| {
-        let words: Vec<&str> = part.split_whitespace().collect();
-        words.join(" ")
-    });
-    let parts: Vec<String> = parts.filter(|part| !part.starts_with("For more")).collect();
-    Err(misunderstood(parts.join("; ")))
+    let mut said = String::new();
+    for line in text.lines().map(str::trim) {
+        said += match line.split(' ').next() {
+            // behind `--` is a program or a line of srun, no value
+            Some("" | "For") | None => continue,
+            _ if line.starts_with("tip: to pass") => continue,
+            Some("tip:" | "Usage:") => "; ",
+            _ => " ",
+        };
+        said += line;
+    }
+    Err(misunderstood(said.trim_start()))
 }
 
 /// Folds a line of help, which clap does not: `  --option <VALUE>  its meaning`, or a paragraph's.

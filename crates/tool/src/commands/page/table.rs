@@ -31,13 +31,20 @@ impl Table {
 
     /// Its lines, each of at most `width` characters.
     pub(super) fn text(&self, width: usize) -> String {
-        let widths = self.widths(width);
-        let mut out = String::new();
-        for row in &self.rows {
+        let mut widths = self.widths(width);
+        let folded = |row: &Vec<Text>| -> Vec<Vec<String>> {
             let cells = row.iter().zip(&widths);
-            let cells: Vec<_> = cells
+            cells
                 .map(|(cell, &width)| cell.lines(width, width))
-                .collect();
+                .collect()
+        };
+        let rows: Vec<_> = self.rows.iter().map(folded).collect();
+        for (at, width) in widths.iter_mut().enumerate() {
+            let lines = rows.iter().filter_map(|row| row.get(at)).flatten();
+            *width = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+        }
+        let mut out = String::new();
+        for cells in rows {
             for at in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
                 let mut line = " ".repeat(self.indent);
                 for (cell, width) in cells.iter().zip(&widths) {
