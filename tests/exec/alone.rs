@@ -71,7 +71,10 @@ fn what_is_not_understood_starts_nothing() {
             "unknown word `closet`, did you mean `closest`?",
         ),
         (&["help", "--", "echo"], "`help` starts nothing"),
-        (&["--local-rank", "x", "--", "echo"], "`x` for `--local-rank"),
+        (
+            &["--local-rank", "x", "--", "echo"],
+            "`x` for `--local-rank",
+        ),
         (&["--argument", "include=", "--", "echo"], "include="),
     ] {
         let (code, stdout, said) = ended(&mut exec(arguments));

@@ -5,7 +5,6 @@ pub mod archive;
 pub mod describe;
 pub mod file;
 pub mod import;
-pub mod links;
 pub mod manifest;
 pub mod node_file;
 pub mod picture;
