@@ -6,16 +6,8 @@ use nic_placement_core::policy::{self, Through};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_formats::import::smi;
+use nic_placement_launch::explain::MEASURED;
 use std::path::Path;
-
-/// The least and the most of a path's narrowest rate that was measured for one flow, in thousandths, by kind of path.
-const MEASURED: [(u64, u64); PathType::ALL.len()] = [
-    (1000, 1000),
-    (1000, 1000),
-    (750, 1000),
-    (750, 1000),
-    (450, 850),
-];
 
 /// The ways of a node's GPUs to its rails, where a path lets so many thousandths through.
 pub fn ways(

@@ -68,7 +68,7 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
     ] {
         let zero = Some("0").filter(|_| bounds.starts_with('1'));
         for value in ["abc", "-1", "1.5", "99999999999"].into_iter().chain(zero) {
-            let why = [&*format!("`{value}` for `{option} <"), "expected", bounds];
+            let why = [&*format!("`{value}` for `{option} "), "expected", bounds];
             refused_line(&format!("{command} {option} {value}"), &why);
         }
     }
@@ -101,7 +101,7 @@ fn what_was_probably_meant_is_told() {
                 "`nic-placement machines` lists all",
             ],
         ),
-        ("refresh --textfile x", ["`x` for `--textfile", ".prom"]),
+        ("refresh --textfile x", ["`--textfile x`", ".prom"]),
         ("chek", ["`chek`", "similar subcommand exists: `check`"]),
         ("check --off acx", ["`acx`", "similar value exists: `acs`"]),
     ] {

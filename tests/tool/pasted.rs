@@ -1,7 +1,6 @@
 //! Texts that people paste: what they do not say is not known, and what is broken is refused.
 #![forbid(unsafe_code)]
 
-use super::answer::checkout;
 use super::*;
 
 /// Rows that `plan` prints of a file for tasks of one GPU each, or the error.
@@ -24,26 +23,6 @@ GPU1\tSYS\tX\tSYS\tPXB\t2-3\t1
 NIC0: mlx5_10
 NIC1: mlx5_11
 ";
-
-/// The rows of a matrix that begin with these letters: a row's name and its cells.
-fn rows<'t>(text: &'t str, begins: &str) -> Vec<Vec<&'t str>> {
-    let rows = text.lines().filter(|line| line.starts_with(begins));
-    rows.map(|row| row.split_whitespace().collect()).collect()
-}
-
-#[test]
-fn links_between_gpus_decide_nothing() {
-    let matrix = checkout("tests/machines/azure-nd96isr-h100-v5/topo-m.txt");
-    let text = fs::read_to_string(matrix).unwrap();
-    let place = Place::new("between-gpus");
-    let file = place.file("topo", &text);
-    let other = place.file("other", text.replace("NV18", "SYS"));
-    let [plan, same] = [&file, &other].map(|file| {
-        let plan = printed(&format!("plan --topology {file} --gpus-per-task 1 --why"));
-        plan.replace(file, "the file")
-    });
-    assert_eq!(plan, same);
-}
 
 #[test]
 fn a_gpu_of_which_a_text_says_nothing_gets_no_neighbour_s_cpus() {

@@ -1,4 +1,4 @@
-//! On a terminal a command says that it waits for input or works; in a pipe it says nothing of it.
+//! On a terminal a command says that it waits for input; in a pipe it says nothing of it.
 
 use super::answer::on_a_terminal;
 use super::*;
@@ -13,22 +13,4 @@ fn a_command_that_waits_for_a_terminal_s_input_says_so() {
         assert!(shown.contains(WAITS), "{command}: {shown}");
         Answer::of(tool().args(command.split(' ')).stdin(Stdio::null())).lacks(&[WAITS]);
     }
-}
-
-#[test]
-fn a_terminal_sees_how_far_long_work_is_and_a_pipe_does_not() {
-    let place = Place::new("progress");
-    let file = place.file("reports", "");
-    let slowly = "(sleep 1; echo '{}'; sleep 1)";
-    let shown = on_a_terminal(&format!("{slowly} | $TOOL audit > {file}"), &[]);
-    let Some(shown) = shown else { return };
-    assert!(shown.contains("\r\x1b[Kaudit: 1 reports"), "{shown:?}");
-    let line = format!("{slowly} | {TOOL} audit");
-    Answer::of(Command::new("sh").args(["-c", &line])).lacks(&["\x1b"]);
-    let watch = on_a_terminal(&format!("$TOOL verify --watch 2 --json > {file}"), &[]).unwrap();
-    assert!(watch.contains("\r\x1b[Kverify: "), "{watch:?}");
-    // the line is taken away
-    assert!(watch.ends_with("\r\x1b[K"), "{watch:?}");
-    let looks = on_a_terminal("$TOOL verify --watch 2", &[]).unwrap();
-    assert!(looks.contains("; Ctrl-C ends"), "{looks:?}");
 }

@@ -5,6 +5,7 @@ pub mod archive;
 pub mod describe;
 pub mod file;
 pub mod import;
+pub mod links;
 pub mod manifest;
 pub mod node_file;
 pub mod picture;

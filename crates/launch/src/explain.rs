@@ -29,6 +29,15 @@ pub struct Pair {
     pub why: String,
 }
 
+/// The least and the most of a path's narrowest rate that was measured for one flow, in thousandths, by kind of path.
+pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
+    (1000, 1000),
+    (1000, 1000),
+    (750, 1000),
+    (750, 1000),
+    (450, 850),
+];
+
 pub trait Explain {
     /// As [`pairs`].
     fn explain(&self, gpu: GpuIndex) -> Vec<Pair>;

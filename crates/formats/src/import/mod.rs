@@ -14,9 +14,13 @@ use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::topology::{
     Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciAddress, Processor, Topology, X86,
 };
+use std::collections::BTreeMap;
 
 /// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// By positions of two GPUs: `NV18`, `XGMI`, or another word of `nvidia-smi topo -m`.
+pub(crate) type GpuLinks = BTreeMap<(usize, usize), String>;
 
 type Result<T, E = BadText> = std::result::Result<T, E>;
 

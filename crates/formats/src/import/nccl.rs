@@ -22,7 +22,7 @@ mod tests;
 
 pub use write::write;
 
-use super::{BadText, host_of, nth_bus, numa_node, shown, xml};
+use super::{BadText, GpuLinks, host_of, nth_bus, numa_node, shown, xml};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::topology::file::{MAX_NUMA_NODES, MAX_PCI};
 use nic_placement_core::topology::{
@@ -82,6 +82,35 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     };
     reader.system(root)?;
     Ok(reader.finish())
+}
+
+/// The NVLinks and XGMI links of the file's GPUs. Of those to switches a pair has as many as the GPU with fewer.
+pub(crate) fn between_gpus(text: &str, node: &Topology) -> GpuLinks {
+    let position = |text: Option<&str>| Some(node.gpu_index(text?.trim().parse().ok()?)?.0);
+    let (mut links, mut switched) = (GpuLinks::new(), BTreeMap::<usize, u32>::new());
+    let document = xml::parse(text).ok();
+    for link in document.iter().flat_map(|document| document.descendants()) {
+        let mut above = link.ancestors();
+        let gpu = above.find_map(|above| position(above.attribute("busid")));
+        let count = link.attribute("count").and_then(|count| count.parse().ok());
+        let (Some(gpu), Some(count)) = (gpu, count) else {
+            continue;
+        };
+        match (link.tag_name().name(), position(link.attribute("target"))) {
+            ("xgmi", Some(other)) => drop(links.insert((gpu, other), "XGMI".to_string())),
+            ("nvlink", Some(other)) => drop(links.insert((gpu, other), format!("NV{count}"))),
+            ("nvlink", None) => {
+                let sum = switched.entry(gpu).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            _ => {}
+        }
+    }
+    for (a, own) in &switched {
+        let pair = |(b, other): (&usize, &u32)| ((*a, *b), format!("NV{}", own.min(other)));
+        links.extend(switched.iter().map(pair));
+    }
+    links
 }
 
 fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {

@@ -16,7 +16,7 @@ mod names;
 mod tests;
 mod text;
 
-use super::{BadText, Imported, Result, host_of, nth_bus, number};
+use super::{BadText, GpuLinks, Imported, Result, host_of, nth_bus, number};
 use affinity::Affinity;
 use matrix::Matrix;
 use nic_placement_core::diagnostic::Diagnostic;
@@ -36,6 +36,12 @@ const MAX_DEVICES: usize = 128;
 /// With or without text around it: a prompt, quotes, fences, timestamps.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     read_with_links(text, "", provenance)
+}
+
+/// The words between GPUs in NVIDIA's matrix, which no topology has.
+pub(crate) fn between_gpus(text: &str) -> GpuLinks {
+    let matrix = text::lines(text).and_then(|lines| matrix::find(&lines));
+    matrix.map_or(GpuLinks::new(), |matrix| matrix.between_gpus())
 }
 
 /// As [`read`], with the output of `rdma link` or `ibdev2netdev` beside that of AMD's tools.

@@ -21,7 +21,6 @@ mod misunderstood;
 mod output;
 mod page;
 mod plan;
-mod progress;
 mod refresh;
 mod request;
 mod shortfalls;

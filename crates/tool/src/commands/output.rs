@@ -84,7 +84,7 @@ pub(super) fn could_write(place: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// Writes a file of this mode, or as the umask says, beside `place`, and renames it: until it is whole, readers have the old one.
+/// Writes a file of this mode beside `place`, and renames it: until it is whole, readers have the old one.
 fn replace(
     place: &Path,
     bytes: &[u8],
@@ -151,9 +151,7 @@ pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
 /// For `-o`: this file, or in a folder one for each node.
 pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
     if output.as_os_str().as_bytes().ends_with(b"/") {
-        // all nodes of a step make it at once: it is no error that another has
-        fs::create_dir_all(output)
-            .map_err(|error| format!("cannot make the folder `{}`: {error}", output.display()))?;
+        make_folder(output)?;
     }
     if !output.is_dir() {
         return Ok(output.to_path_buf());
@@ -164,9 +162,29 @@ pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf,
         .map(|letter| if is_part(letter) { letter } else { '_' })
         .collect();
     let name = name.trim_start_matches('.');
-    let name = if name.is_empty() { "node" } else { name };
-    let ending = if json { "json" } else { "txt" };
-    Ok(output.join(format!("{name}.{ending}")))
+    Ok(output.join(format!(
+        "{}.{}",
+        if name.is_empty() { "node" } else { name },
+        if json { "json" } else { "txt" }
+    )))
+}
+
+/// All nodes of a step make it at once: it is no error that another has.
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| {
+        let shown = folder.display();
+        // with the slash at its end a link would be followed
+        let there = fs::symlink_metadata(folder.components().as_path());
+        match there {
+            Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {
+                format!(
+                    "cannot make the folder `{shown}`: {} is there",
+                    root::kind(there.file_type())
+                )
+            }
+            _ => format!("cannot make the folder `{shown}`: {error}"),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Shortfalls of tasks or GPUs, the failure by a strict word, and NICs that are left out.
 
-use super::page::Page;
+use super::page::{Page, Text};
 use super::{Failure, grouped};
 use nic_placement_core::placement::{Excluded, NodePlacement};
 use nic_placement_core::plan::Plan;
@@ -9,9 +9,10 @@ use nic_placement_core::topology::{Bitmap, Topology};
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
-    let each = shortfalls.iter();
-    let each = each.flat_map(|(number, of)| of.iter().map(|lack| (lack, *number)));
-    for (lack, numbers) in grouped(each) {
+    let lacks = shortfalls
+        .iter()
+        .flat_map(|(number, of)| of.iter().map(move |lack| (lack, *number)));
+    for (lack, numbers) in grouped(lacks) {
         page.item("lacks: ", format_args!("{}: {lack}", named(kind, numbers)));
     }
 }
@@ -55,19 +56,19 @@ pub(super) fn no_nic(topology: &Topology) -> &'static str {
 /// A line for each reason.
 pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
     let excluded = placement.excluded.iter();
-    for (reason, of_reason) in grouped(excluded.map(|excluded| (&excluded.why, excluded))) {
-        let names = of_reason
-            .iter()
-            .map(|Excluded { name, port, .. }| match port {
-                Some(port) => format!("{name}:{port}"),
-                None => name.to_string(),
-            });
-        let names: Vec<String> = names.collect();
+    for (reason, all) in grouped(excluded.map(|of| (&of.why, of))) {
+        let names = all.iter().map(|of| {
+            let port = of.port.map(|port| format!(":{port}"));
+            Text::from(format_args!("{}{}", of.name, port.unwrap_or_default()))
+        });
         let is_libfabrics = |of: &&Excluded| placement.is_left_to_libfabric(topology, &of.name);
-        let word = match of_reason.into_iter().any(|of| is_libfabrics(&of)) {
+        let word = match all.iter().any(is_libfabrics) {
             true => "left alone: ",
             false => "left out: ",
         };
-        page.item(word, format!("{}: {reason}", names.join(", ")));
+        page.item(
+            word,
+            Text::joined(names, ", ").then(": ").then(reason.as_str()),
+        );
     }
 }

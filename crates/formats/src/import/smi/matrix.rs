@@ -2,7 +2,7 @@
 
 use super::text::TextLine;
 use super::{BadText, MAX_DEVICES, gpu_number, is_nic_number, listed};
-use crate::import::{Imported, Result, shown};
+use crate::import::{GpuLinks, Imported, Result, shown};
 use nic_placement_core::topology::{DeviceName, PathType};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +64,7 @@ pub struct MatrixRow {
     label: String,
     line: u32,
     cells: Vec<Cell>,
+    words: Vec<String>,
     pub rest: Vec<String>,
     pub is_open: bool,
 }
@@ -166,6 +167,7 @@ fn table(
             label,
             line: line.number,
             cells: Vec::new(),
+            words: Vec::new(),
             rest: Vec::new(),
             is_open: line.is_open,
         };
@@ -214,6 +216,9 @@ impl MatrixRow {
                     ));
                 }
                 (None, _) => self.rest.push((*word).to_string()),
+            }
+            if self.rest.is_empty() {
+                self.words.push((*word).to_string());
             }
         }
         Ok(())
@@ -300,6 +305,23 @@ impl Matrix {
 
     fn column(&self, label: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == label)
+    }
+
+    /// The words between GPUs, by the positions of their numbers.
+    pub fn between_gpus(&self) -> GpuLinks {
+        let labels = self.columns.iter();
+        let mut gpus: Vec<u32> = labels.filter_map(|label| gpu_number(label)).collect();
+        gpus.sort_unstable();
+        let word = |from: u32, to: u32| {
+            let row = self.row(&format!("GPU{from}"))?;
+            row.words.get(self.column(&format!("GPU{to}"))?).cloned()
+        };
+        let mut links = GpuLinks::new();
+        for (a, from) in gpus.iter().enumerate() {
+            let others = gpus.iter().enumerate();
+            links.extend(others.filter_map(|(b, to)| Some(((a, b), word(*from, *to)?))));
+        }
+        links
     }
 
     pub fn foreign_words(&self) -> Vec<&str> {

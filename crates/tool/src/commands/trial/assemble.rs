@@ -3,7 +3,6 @@
 //! The folder is the user's own; the outputs in it are foreign text.
 
 use super::super::grouped;
-use super::super::progress::Progress;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
 use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
@@ -64,10 +63,8 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
         let folder = folder.0.display();
         format!("`{folder}` holds no trial: the first node was not read: {why}")
     })?;
-    let mut progress = Progress::default();
     let mut witnesses = witnesses(folder, 0, &first);
     for node in 1..nodes {
-        progress.tell(|| format!("trial: node {node} of {nodes}"));
         let Ok(topology) = folder.topology(&format!("{node}/node")) else {
             continue;
         };
@@ -97,10 +94,7 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
             .collect(),
         witnesses,
         ways: (0..MOST_WAYS)
-            .map_while(|number| {
-                progress.tell(|| format!("trial: way {number}"));
-                way(folder, &first, number)
-            })
+            .map_while(|number| way(folder, &first, number))
             .collect(),
         effects: effects(folder),
         played: (0..MOST_WAYS).any(|number| is_played(folder, number)),

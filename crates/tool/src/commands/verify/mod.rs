@@ -15,7 +15,6 @@ use super::counters::{Counted, opener};
 use super::exec::{become_as_it_is, is_first_on_node};
 use super::misunderstood::misunderstood;
 use super::page::Page;
-use super::progress::Progress;
 use super::request::{NodeOptions, node_in_time, number};
 use super::{Failure, beside, ending, output, tell, threads};
 use clap::ValueHint;
@@ -180,7 +179,6 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         _ => 0,
     };
     let begun = Instant::now();
-    let mut progress = Progress::default();
     let left = || Duration::from_secs(seconds).saturating_sub(begun.elapsed());
     for pause in PAUSES[..2].iter().chain(std::iter::repeat(&PAUSES[1])) {
         if left().is_zero() {
@@ -190,16 +188,15 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         let now = Looks::one(&open, &wanted);
         let have_ended =
             seconds != u64::MAX && now.processes.is_empty() && !looks.processes.is_empty();
-        let (seconds, processes) = (begun.elapsed().as_secs(), now.processes.len());
-        let passed = || format!("verify: {seconds} s, processes of tasks: {processes}");
         if is_shown {
+            let (seconds, processes) = (begun.elapsed().as_secs(), now.processes.len());
             let readings = lately.as_mut().map(|lately| lately.readings(BEFORE));
             let mut page = Page::of(&io::stdout());
-            page.line(passed() + "; Ctrl-C ends");
+            page.line(format_args!(
+                "verify: {seconds} s, processes of tasks: {processes}; Ctrl-C ends"
+            ));
             print::report(&report(&open, Some(&node), &now, readings), &mut page);
             show(&page)?;
-        } else {
-            progress.tell(passed);
         }
         looks.add(now);
         if have_ended {
