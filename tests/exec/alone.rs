@@ -27,7 +27,7 @@ fn stdout_is_the_program_s_alone_and_its_status_is_the_status() {
     for words in [
         &["--"][..],
         &["verbose", "--"],
-        &["--verbose", "rail", "--"],
+        &["verbose,rail", "--"],
         &["dry-run", "--"],
     ] {
         let program = ["sh", "-c", "echo from it; exit 7"];

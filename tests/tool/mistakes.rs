@@ -67,7 +67,7 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
         ("exec", "--local-size", "1 to 4096"),
     ] {
         let zero = Some("0").filter(|_| bounds.starts_with('1'));
-        for value in ["abc", "-1", "1.5", "99999999999"].into_iter().chain(zero) {
+        for value in ["abc", "1.5", "99999999999"].into_iter().chain(zero) {
             let why = [&*format!("`{value}` for `{option} "), "expected", bounds];
             refused_line(&format!("{command} {option} {value}"), &why);
         }

@@ -30,7 +30,7 @@ mod threads;
 mod trial;
 mod verify;
 
-use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use page::Page;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -120,35 +120,15 @@ fn ending(status: u8, said: impl Into<String>) -> Failure {
 
 pub fn command_line() -> clap::Command {
     let table = CommandLine::command();
-    let table = table.mut_subcommands(|command| command.mut_args(of_usual_kind));
     let help = overview(&table);
     table.override_help(help)
 }
 
-/// A shell completes a `FILE`; a number may be negative, so that its parser tells the bounds.
-fn of_usual_kind(argument: Arg) -> Arg {
-    let is_option = !argument.is_positional() && argument.get_action().takes_values();
-    let argument = argument.allow_negative_numbers(is_option);
-    let names = argument.get_value_names().unwrap_or_default();
-    match argument.get_value_hint() {
-        ValueHint::Unknown if names.iter().any(|name| name == "FILE") => {
-            argument.value_hint(ValueHint::FilePath)
-        }
-        _ => argument,
-    }
-}
-
 /// The help of the tool itself: 24 rows at most, as a terminal has.
 fn overview(table: &clap::Command) -> String {
-    let about = |command: &clap::Command| {
-        command
-            .get_about()
-            .map_or(String::new(), ToString::to_string)
-    };
-    let mut help = format!(
-        "{}\nUsage: nic-placement COMMAND …, or -h, --help, -V, --version",
-        about(table)
-    );
+    let about = |of: &clap::Command| of.get_about().map_or(String::new(), ToString::to_string);
+    let usage = "Usage: nic-placement COMMAND …, or -h, --help, -V, --version";
+    let mut help = format!("{}\n{usage}", about(table));
     for (reader, names) in READERS {
         help += &format!("\n{reader}:");
         for command in names.iter().filter_map(|name| table.find_subcommand(name)) {
@@ -200,10 +180,8 @@ fn answer() -> ExitCode {
         (Ok(()), Err(error)) => (format!("cannot write: {error}"), 1),
         (Err(failure), _) => {
             let ending: Option<&Ending> = failure.downcast_ref();
-            (
-                failure.to_string(),
-                ending.map_or(1, |ending| ending.status),
-            )
+            let status = ending.map_or(1, |ending| ending.status);
+            (failure.to_string(), status)
         }
     };
     if !said.is_empty() {

@@ -68,14 +68,14 @@ struct StepOptions {
     /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
     ///
     /// As Slurm, the plan refuses tasks that together ask for more GPUs or CPUs than there are.
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = request::number(1, MAX_TASKS))]
     ntasks: Option<u32>,
     /// GPUs of each task, in PCI order, or all: every task sees all of the allocation (default: 1; with gpu=local-id all)
-    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = gpus_per_task)]
+    #[arg(long, value_name = "M", value_parser = gpus_per_task)]
     gpus_per_task: Option<GpuSplit>,
     /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
     /// (default: an even share of the node's)
-    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'c', long, value_name = "N")]
     #[arg(value_parser = request::number(1, MOST_CPUS))]
     cpus_per_task: Option<u32>,
     /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
@@ -96,7 +96,7 @@ struct StepOptions {
 #[command(next_help_heading = "Output")]
 struct Output {
     /// the reasons too, below the table
-    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg", "output"])]
+    #[arg(short = 'v', long, conflicts_with_all = ["json", "env", "svg", "output"])]
     why: bool,
     /// the plan as versioned JSON, with all reasons
     #[arg(long, conflicts_with = "env")]

@@ -7,7 +7,7 @@ use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::{Arguments, NodeOptions, number, words_help};
 use super::{Failure, ending};
-use clap::{ArgAction, ValueHint};
+use clap::ValueHint;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::line::one_line;
@@ -65,9 +65,6 @@ pub(super) struct ExecOptions {
     #[arg(long, value_name = "N", help_heading = PROCESS)]
     #[arg(value_parser = number(1, MAX_TASKS))]
     local_size: Option<u32>,
-    /// tell on stderr what was decided and why, as the word verbose does
-    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
-    verbose: bool,
     #[command(flatten)]
     node: NodeOptions,
     /// bind by --machine or --topology as if it were read from this node
@@ -200,7 +197,6 @@ fn intent(
     });
     let Found { admin, off, .. } = found;
     let mut wish = launched::wish(admin, &values, words);
-    wish.verbose |= options.verbose;
     wish.wordless = !wish.reports();
     wish.admin.trust_topology |= options.trust_topology;
     for doubt in options.arguments.add_to(&mut wish.admin)? {
