@@ -28,7 +28,6 @@ use nic_placement_launch::srun::{self, SrunLine};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// what the tasks of a step would get
 ///
@@ -281,18 +280,14 @@ fn variable_name(text: &str) -> Result<String, &'static str> {
 fn exports(placed: &[TaskPlan], local_id: &str) -> String {
     let mut text = format!("case ${local_id} in\n");
     for task in placed {
-        let _ = write!(text, "{})", task.placement.local_id);
+        text += &format!("{})", task.placement.local_id);
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {
-                let _ = write!(
-                    text,
-                    " export {}='{}';",
-                    variable.name,
-                    value.replace('\'', r"'\''")
-                );
+                let value = value.replace('\'', r"'\''");
+                text += &format!(" export {}='{value}';", variable.name);
             }
         }
-        text.push_str(";\n");
+        text += ";\n";
     }
     text + "esac\n"
 }

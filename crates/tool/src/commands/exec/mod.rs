@@ -84,14 +84,6 @@ const NOT_HAD: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-struct Intent {
-    wish: Wish,
-    /// the reason why no process is placed here
-    off: Option<Off>,
-    /// true if the admin's line of plugstack.conf is known
-    knows_admin: bool,
-}
-
 /// Returns only if the program was not started.
 pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     let words = options.words.as_deref().map(Words::parse).transpose();
@@ -113,21 +105,20 @@ pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     }));
     listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
-        let intent = intent(options, words.as_ref(), &environment)?;
-        let wish = &intent.wish;
-        let is_placed = wish.places() && intent.off.is_none();
+        let (wish, off, knows_admin) = intent(options, words.as_ref(), &environment)?;
+        let is_placed = wish.places() && off.is_none();
         strict.set(if is_placed && !wish.dry_run {
             wish.strictness
         } else {
             Strictness::BestEffort
         });
-        if let Some(why) = intent.off.as_ref().filter(|_| wish.places()) {
+        if let Some(why) = off.as_ref().filter(|_| wish.places()) {
             say(&format!("`{name}` runs without placement: {why}"));
         }
         if !is_placed {
             return Ok(Vec::new());
         }
-        place::place(options, intent, &mut environment)
+        place::place(options, wish, knows_admin, &mut environment)
     }));
     let failures = match failures {
         Ok(Ok(failures)) => failures,
@@ -184,12 +175,13 @@ fn name_of(command: &[OsString]) -> Cow<'_, str> {
     name.map_or("".into(), |name| name.to_string_lossy())
 }
 
-/// Words beat the environment, as srun's option does.
+/// The wish, the reason why no process is placed here, and true if the admin's line of plugstack.conf is known. Words beat
+/// the environment, as srun's option does.
 fn intent(
     options: &ExecOptions,
     words: Option<&Words>,
     environment: &ProgramEnvironment,
-) -> Result<Intent, Failure> {
+) -> Result<(Wish, Option<Off>, bool), Failure> {
     let values = environment.values();
     let partition = values.get(PARTITION).map(String::as_str);
     let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition, |name| {
@@ -202,11 +194,7 @@ fn intent(
     for doubt in options.arguments.add_to(&mut wish.admin)? {
         say(&doubt.to_string());
     }
-    Ok(Intent {
-        wish,
-        off,
-        knows_admin,
-    })
+    Ok((wish, off, knows_admin))
 }
 
 /// True if this process reports for all of its node.

@@ -1,7 +1,7 @@
 //! Places this process as the plugin places a task.
 
 use super::variables::ProgramEnvironment;
-use super::{ExecOptions, Intent, listen, say};
+use super::{ExecOptions, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::Diagnostic;
@@ -21,31 +21,28 @@ use nic_placement_process::session::{Session, carry_out, report};
 /// Returns what could not be had.
 pub(super) fn place(
     options: &ExecOptions,
-    intent: Intent,
+    wish: Wish,
+    knows_admin: bool,
     environment: &mut ProgramEnvironment,
 ) -> Result<Vec<String>, Failure> {
     let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
-    let reports = intent.wish.reports();
+    let reports = wish.reports();
     listen(reports || numbering.is_first());
 
     let words = options.command.iter();
     let words: Vec<&str> = words
         .map(|word| word.to_str().unwrap_or_default())
         .collect();
-    let read = node(options, &intent.wish)?;
-    let (session, launched) = Session::new::<_, Failure>(
-        intent.wish,
-        read,
-        Some(callers_author()),
-        |wish, node, devices| {
-            if !intent.knows_admin {
+    let read = node(options, &wish)?;
+    let (session, launched) =
+        Session::new::<_, Failure>(wish, read, Some(callers_author()), |wish, node, devices| {
+            if !knows_admin {
                 select_as_the_step_did(&mut wish.admin, &present, node);
             }
             let launched = LaunchedProcess::new(wish, node, devices, &present, &numbering, &words);
             Ok(launched)
-        },
-    )?;
+        })?;
     let LaunchedProcess {
         mut task,
         note,
