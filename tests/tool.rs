@@ -1,5 +1,5 @@
-//! Rules for every command of the tool on every machine: the width of its lines, which characters reach a terminal, when it
-//! uses colours, and its exit status.
+//! Rules for every command of the tool on every machine: the width of its lines, which characters reach a terminal, and
+//! its exit status.
 
 #[path = "tool/agree.rs"]
 mod agree;
@@ -49,8 +49,8 @@ fn reports(source: &str) -> Vec<String> {
         "plan --why",
         "plan --gpus-per-task 1 --why",
         "plan --words all,bind=core,omp=on --ntasks 3 --gpus-per-task all --why",
-        "plan --words numa --gpus-per-task 1 --set SITE_NICS={rails}",
-        "plan --may-open none --why",
+        "plan --words numa --gpus-per-task 1 --argument set=SITE_NICS={rails}",
+        "plan --variable CUDA_VISIBLE_DEVICES= --why",
         "show --gpu all",
         "check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
     ];
@@ -275,46 +275,6 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
     // a record is as it was found
     let piped = printed(&format!("snapshot --topology {node}"));
     assert!(piped.contains("\x1b[2J\u{9b}31m"), "{piped:?}");
-}
-
-// ---- colours ----
-
-#[test]
-fn colours_are_for_terminals_unless_no_color_or_the_option_says_otherwise() {
-    let plan = "plan --machine dgx-h100";
-    let coloured = |text: &str| text.contains('\x1b');
-    let piped = |color: &str| printed(&format!("{plan} --color {color}"));
-    assert!(!coloured(&piped("auto")) && !coloured(&piped("never")));
-    for part in ["\x1b[1mtask\x1b[0m", "\x1b[32mPIX\x1b[0m"] {
-        assert!(piped("always").contains(part), "{part:?}");
-    }
-    // no-color.org: the variable counts if it is set and not empty; a word on the command line is stronger
-    for (word, variable, is_coloured) in [
-        ("", ("A", ""), true),
-        ("", ("NO_COLOR", "1"), false),
-        ("", ("NO_COLOR", ""), true),
-        (" --color always", ("NO_COLOR", "1"), true),
-        (" --color never", ("A", ""), false),
-        ("", ("TERM", "dumb"), false),
-    ] {
-        let Some(terminal) = on_columns(0, &format!("{plan}{word}"), &[variable]) else {
-            return;
-        };
-        assert_eq!(coloured(&terminal), is_coloured, "{word} {variable:?}");
-    }
-}
-
-#[test]
-fn colours_change_no_character_and_no_width() {
-    let without = |text: String| {
-        let mut parts = text.split("\x1b[");
-        let first = parts.next().unwrap().to_string();
-        parts.fold(first, |text, part| text + part.split_once('m').unwrap().1)
-    };
-    for command in reports("--machine dgx-h100") {
-        let coloured = run(&format!("{command} --color always")).out;
-        assert_eq!(without(coloured), run(&command).out, "{command:?}");
-    }
 }
 
 // ---- how it ends ----

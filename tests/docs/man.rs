@@ -28,11 +28,6 @@ and
 have more.
 .SH ENVIRONMENT
 .TP
-.B NO_COLOR
-set and not empty: no colours, unless
-.B \\-\\-color
-asks for them
-.TP
 .B SLURM_CONF
 where
 .B check
@@ -95,7 +90,7 @@ fn checks() -> String {
 
 fn commands(table: &clap::Command) -> impl Iterator<Item = &clap::Command> {
     let all = table.get_subcommands();
-    all.filter(|command| !command.is_hide_set())
+    all.filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
 /// The sentence of its short help, and what the long one adds.
@@ -129,7 +124,7 @@ fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
 /// The command's arguments, without those that every command has.
 fn own(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
     let all = command.get_arguments();
-    all.filter(|argument| !argument.is_global_set())
+    all.filter(|argument| argument.get_id() != "help")
 }
 
 fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) -> String {

@@ -1,6 +1,6 @@
 """The driver's devices under each form of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, beside those that we take for them.
 
-The driver is asked in a fresh process for each form (driver.py).  We are asked twice: `plan --visible` decides without the
+The driver is asked in a fresh process for each form (driver.py).  We are asked twice: `plan --variable` decides without the
 machine's device files, and `exec` for a process that has this environment.
 """
 
@@ -127,7 +127,7 @@ def ask(run, tool, here, case):
     words = [tool, "plan", "--ntasks", "1", "--json"]
     for variable, value in (("CUDA_VISIBLE_DEVICES", text), ("CUDA_DEVICE_ORDER", order)):
         if value is not None:
-            words += ["--visible", "%s=%s" % (variable, value)]
+            words += ["--variable", "%s=%s" % (variable, value)]
     plan = run.do(name + "-plan", words, 20)
     try:
         task = json.loads(plan.text)["tasks"][0]

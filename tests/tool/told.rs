@@ -103,21 +103,6 @@ fn an_audit_names_devices_as_people_do() {
 }
 
 #[test]
-fn a_line_of_the_tree_stays_one_line_at_80_columns() {
-    for machine in machines() {
-        let Some(text) = on_columns(80, &format!("show --color never --machine {machine}"), &[])
-        else {
-            return;
-        };
-        let tree = text.lines().take_while(|line| !line.is_empty()).skip(1);
-        // a GPU may have more NICs than fit on a line
-        let broken = tree.filter(|line| !line.contains("─ ") && !line.contains(":1 "));
-        assert_eq!(broken.collect::<Vec<_>>(), [""; 0], "{machine}");
-        fits(&text, 80);
-    }
-}
-
-#[test]
 fn a_word_for_a_path_is_explained_below_where_it_stands_and_no_other_is() {
     let near = "between GPU and NIC: PIX at most one PCIe switch";
     let all = format!("{near}, NODE host bridges of one NUMA node, SYS different NUMA nodes");

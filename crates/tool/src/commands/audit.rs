@@ -147,9 +147,9 @@ fn print(audited: &Audited, page: &mut Page) {
 fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     let count = counted(kind.count, "node");
     let heading = format!("{count} {}: {}", kind.nodes, inventory(&kind.inventory));
-    page.line(Text::styled(heading, Style::Heading));
+    page.line(heading);
     if kind.count == 1 && nodes > 1 {
-        page.indented(Text::styled("no other node is of this kind", Style::Wrong));
+        page.indented("no other node is of this kind");
     }
     for of in &kind.differing {
         page.indented(match of.count {

@@ -9,7 +9,7 @@ pub(super) use installed::release;
 mod neighbours;
 
 use super::exec::variables::ProgramEnvironment;
-use super::page::{Page, Style, Text};
+use super::page::{Page, Text};
 use super::request::{self, NodeOptions};
 use super::{Failure, ending};
 use clap::builder::PossibleValuesParser;
@@ -234,8 +234,7 @@ fn print(findings: &[Finding], page: &mut Page) {
     let (mut why, mut remedy) = (None, None);
     for of in findings {
         let is_wrong = of.level >= Level::Warn;
-        let style = if is_wrong { Style::Wrong } else { Style::Plain };
-        let level = Text::styled(format!("{:<7}", of.level), style);
+        let level = Text::from(format!("{:<7}", of.level));
         page.item(level.then(column(&of.code)), of.text.as_str());
         why = why.or(of.why.as_ref().filter(|_| is_wrong));
         remedy = remedy.or(of.remedy.as_ref());

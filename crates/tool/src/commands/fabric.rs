@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::input::{documents, open, or_stdin};
-use super::page::{Page, Style, Table, Text};
+use super::page::{Page, Table, Text};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::report::{Report, to_json};
 use nic_placement_fleet::audit::stream::StreamPiece;

@@ -51,7 +51,7 @@ fn formats_help() -> String {
 }
 
 pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> {
-    let (wish, doubts) = options.request.wish(&[])?;
+    let (wish, doubts) = options.request.wish()?;
     let (topology, diagnostics) = options.node.read()?;
     for diagnostic in diagnostics.iter().chain(&doubts) {
         tell(&format!("note: {diagnostic}"));

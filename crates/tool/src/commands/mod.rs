@@ -21,7 +21,6 @@ mod misunderstood;
 mod output;
 mod page;
 mod plan;
-mod progress;
 mod refresh;
 mod request;
 mod shortfalls;
@@ -31,18 +30,13 @@ mod threads;
 mod trial;
 mod verify;
 
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use nic_placement_program::terminal_size;
-use page::{Colour, Page};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use page::Page;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
-
-const EVERYWHERE: &str = "Options of every command";
 
 /// Makes the table of commands, each of which is called as its module, by their readers.
 macro_rules! commands {
@@ -52,14 +46,11 @@ macro_rules! commands {
         #[derive(Subcommand)]
         enum Command {
             $($($command($module::$options),)*)*
-            #[command(hide = true)]
-            Help(Help),
         }
 
         fn run(command: Command, page: &mut Page) -> Result<(), Failure> {
             match command {
                 $($(Command::$command(options) => $module::run(&options, page),)*)*
-                Command::Help(Help { command }) => help(command, page),
             }
         }
     };
@@ -96,37 +87,12 @@ commands! {
     name = "nic-placement",
     version,
     args_override_self = true,
-    disable_help_flag = true,
-    disable_version_flag = true,
-    disable_help_subcommand = true,
+    arg_required_else_help = true,
     hide_possible_values = true
 )]
 struct CommandLine {
     #[command(subcommand)]
-    command: Option<Command>,
-    /// colours: auto (on a terminal, unless NO_COLOR is set), always or never
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value = "auto",
-        global = true
-    )]
-    #[arg(hide_possible_values = true, hide_default_value = true, help_heading = EVERYWHERE)]
-    color: Colour,
-    /// this text: -h in short, --help at length
-    #[arg(short, long, action = ArgAction::Help, global = true, help_heading = EVERYWHERE)]
-    help: Option<bool>,
-    /// the version
-    #[arg(short = 'V', long, action = ArgAction::Version)]
-    version: Option<bool>,
-}
-
-/// the help of a command
-#[derive(clap::Args)]
-struct Help {
-    /// a command; without it the list of commands
-    command: Option<OsString>,
+    command: Command,
 }
 
 /// The end of a command: one line on stderr, and the status 1, unless it is an [`Ending`].
@@ -154,35 +120,15 @@ fn ending(status: u8, said: impl Into<String>) -> Failure {
 
 pub fn command_line() -> clap::Command {
     let table = CommandLine::command();
-    let table = table.mut_subcommands(|command| command.mut_args(of_usual_kind));
     let help = overview(&table);
     table.override_help(help)
 }
 
-/// A shell completes a `FILE`; a number may be negative, so that its parser tells the bounds.
-fn of_usual_kind(argument: Arg) -> Arg {
-    let is_option = !argument.is_positional() && argument.get_action().takes_values();
-    let argument = argument.allow_negative_numbers(is_option);
-    let names = argument.get_value_names().unwrap_or_default();
-    match argument.get_value_hint() {
-        ValueHint::Unknown if names.iter().any(|name| name == "FILE") => {
-            argument.value_hint(ValueHint::FilePath)
-        }
-        _ => argument,
-    }
-}
-
 /// The help of the tool itself: 24 rows at most, as a terminal has.
 fn overview(table: &clap::Command) -> String {
-    let about = |command: &clap::Command| {
-        command
-            .get_about()
-            .map_or(String::new(), ToString::to_string)
-    };
-    let mut help = format!(
-        "{}\nUsage: nic-placement [--color auto|always|never] COMMAND …, or -h, --help, -V, --version",
-        about(table)
-    );
+    let about = |of: &clap::Command| of.get_about().map_or(String::new(), ToString::to_string);
+    let usage = "Usage: nic-placement COMMAND …, or -h, --help, -V, --version";
+    let mut help = format!("{}\n{usage}", about(table));
     for (reader, names) in READERS {
         help += &format!("\n{reader}:");
         for command in names.iter().filter_map(|name| table.find_subcommand(name)) {
@@ -217,27 +163,11 @@ pub fn main() -> ExitCode {
 
 fn answer() -> ExitCode {
     let stdout = io::stdout();
-    let is_terminal = stdout.is_terminal();
-    let (page, result) = match parse(std::env::args_os()) {
-        Ok(line) => {
-            let variable = |name| std::env::var_os(name);
-            let (no_color, terminal) = (variable("NO_COLOR"), variable("TERM"));
-            let colour = line
-                .color
-                .is_on(is_terminal, no_color.as_deref(), terminal.as_deref());
-            let [columns, _] = terminal_size(stdout.as_fd());
-            let mut page = Page::new(colour, is_terminal).with_columns(columns);
-            let result = match line.command {
-                Some(command) => run(command, &mut page),
-                None => help(None, &mut page),
-            };
-            (page, result)
-        }
-        Err(error) => {
-            let mut page = Page::new(false, is_terminal);
-            let result = misunderstood::answer(&error, &mut page);
-            (page, result)
-        }
+    let mut page = Page::of(&stdout);
+    let line = command_line().try_get_matches();
+    let result = match line.and_then(|line| CommandLine::from_arg_matches(&line)) {
+        Ok(line) => run(line.command, &mut page),
+        Err(error) => misunderstood::answer(&error, &mut page),
     };
     let mut stdout = stdout.lock();
     let written = stdout.write_all(page.as_bytes());
@@ -250,10 +180,8 @@ fn answer() -> ExitCode {
         (Ok(()), Err(error)) => (format!("cannot write: {error}"), 1),
         (Err(failure), _) => {
             let ending: Option<&Ending> = failure.downcast_ref();
-            (
-                failure.to_string(),
-                ending.map_or(1, |ending| ending.status),
-            )
+            let status = ending.map_or(1, |ending| ending.status);
+            (failure.to_string(), status)
         }
     };
     if !said.is_empty() {
@@ -264,17 +192,6 @@ fn answer() -> ExitCode {
 
 fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));
-}
-
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
-    CommandLine::from_arg_matches(&command_line().try_get_matches_from(arguments)?)
-}
-
-/// As the command's `--help`.
-fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
-    let program = ["nic-placement".into()].into_iter();
-    let asked = program.chain(command).chain(["--help".into()]);
-    parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
 }
 
 /// Items by their keys, in the order of each key's first.

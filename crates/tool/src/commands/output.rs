@@ -14,10 +14,8 @@ use std::process;
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
     let (folder, name) = parts(place)?;
     let name = name.to_str();
-    Ok((
-        folder,
-        name.ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?,
-    ))
+    let name = name.ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
+    Ok((folder, name))
 }
 
 fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
@@ -58,18 +56,14 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
 /// Writes a file that all may read, as steps and engines must, whatever the umask and the old file say.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
-    replace(place, bytes, 0o644, |file| {
-        file.set_permissions(Permissions::from_mode(0o644))
-    })
+    replace(place, bytes, Some(0o644), None)
 }
 
 /// As `write`, for a user's own file: the old file's mode names its readers, else the umask, as in a shell.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
-    let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
-    replace(place, bytes, mode, |file| {
-        old.map_or(Ok(()), |old| be_as(file, &old, mode))
-    })
+    let mode = old.as_ref().map(|old| old.mode() & 0o777);
+    replace(place, bytes, mode, old)
 }
 
 /// To a user's file, or without `output` to standard output.
@@ -85,14 +79,19 @@ pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Res
 fn replace(
     place: &Path,
     bytes: &[u8],
-    mode: u32,
-    own: impl FnOnce(&File) -> io::Result<()>,
+    mode: Option<u32>,
+    owner: Option<Metadata>,
 ) -> Result<(), String> {
     let (folder, name) = parts(place)?;
-    let written = begin(folder, name, mode).and_then(|(new, mut file)| {
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| own(&file))
+    let written = begin(folder, name, mode.unwrap_or(0o666)).and_then(|(new, mut file)| {
+        if let Some(owner) = owner {
+            // a file that root writes anew stays its user's; others than root may not, and then it is theirs
+            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+        }
+        let set = |mode| file.set_permissions(Permissions::from_mode(mode));
+        let written = mode
+            .map_or(Ok(()), set)
+            .and_then(|()| file.write_all(bytes))
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&new, place));
         if written.is_err() {
@@ -103,63 +102,41 @@ fn replace(
     written.map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// A file that root writes anew stays its user's: its mode could else keep that user from reading it.
-fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
-    let new = file.metadata()?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // others than root may not, and then it is theirs
-        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
-    }
-    file.set_permissions(Permissions::from_mode(mode))
-}
-
 /// A file of this process alone: another may be writing the same now.
 fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
-    /// Files of killed processes, or of one with this number in its own container.
-    const MAX_IN_THE_WAY: u32 = 1000;
-    for number in 0..MAX_IN_THE_WAY {
+    let open = |number| {
         let mut new = OsString::from(".");
         new.push(name);
         new.push(format!(".{}-{number}.new", process::id()));
         let new = folder.join(new);
         // `create_new`, since another user may have put a link there, which must not be followed
-        match OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&new)
-        {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            opened => return Ok((new, opened?)),
-        }
-    }
-    let (folder, name) = (folder.display(), Path::new(name).display());
-    let left = format!("`{folder}` has {MAX_IN_THE_WAY} files `.{name}.*.new`: remove them");
-    Err(io::Error::other(left))
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        options.open(&new).map(|file| (new, file))
+    };
+    // files of killed processes, or of one with this number in its own container
+    let is_free = |opened: &io::Result<_>| !matches!(opened, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+    (0..1000).map(open).find(is_free).unwrap_or_else(|| open(0))
 }
 
 /// Opens a lock file, or makes it.  A directory that others may write to can hold anything: so links, pipes and devices
 /// are refused.
 pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
-    let refuse = || {
-        let path = path.display();
-        Err(io::Error::other(format!(
-            "`{path}` is no regular file: remove it"
-        )))
+    let regular = |facts: Metadata| match facts.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "`{}` is no regular file: remove it",
+            path.display()
+        ))),
     };
     // opening a device can have an effect
-    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
-        return refuse();
-    }
+    fs::symlink_metadata(path).map_or(Ok(()), regular)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).custom_flags(root::UNLINKED);
     let file = options.open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        refuse()
-    }
+    regular(file.metadata()?)?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -6,16 +6,17 @@ use super::check;
 use super::drawing::{self, Drawing};
 use super::misunderstood::misunderstood;
 use super::page::Page;
-use super::request::{self, GpuEvidence, NodeOrMachine, PlanOptions};
+use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls, tell};
 use clap::ArgAction::Append;
 use nic_placement_core::config::releases::Release;
 use nic_placement_core::diagnostic::{Diagnostic, counted};
-use nic_placement_core::libraries;
+use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::wanted::is_variable_name;
+use nic_placement_core::libraries::{self, Present};
 use nic_placement_core::placement::{Change, GpuUse};
 use nic_placement_core::plan::{TaskPlan, Wish};
-use nic_placement_core::step::{Starter, Step, Task};
+use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::doctor::{
     gpus,
@@ -26,7 +27,7 @@ use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::srun::{self, SrunLine};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
 /// what the tasks of a step would get
 ///
@@ -47,8 +48,6 @@ pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     request: PlanOptions,
     #[command(flatten)]
-    site: Site,
-    #[command(flatten)]
     output: Output,
     /// a line of srun, for its step on idle nodes, by select/cons_tres with CR_Core and task/affinity
     ///
@@ -57,15 +56,7 @@ pub(super) struct PlanCommandOptions {
     line: Vec<String>,
 }
 
-const NOT_BESIDE_A_LINE: [&str; 7] = [
-    "ntasks",
-    "gpus_per_task",
-    "cpus_per_task",
-    "gpus",
-    "visible",
-    "may_open",
-    "words",
-];
+const NOT_BESIDE_A_LINE: [&str; 5] = ["ntasks", "gpus_per_task", "cpus_per_task", "gpus", "words"];
 
 /// The largest `CONFIG_NR_CPUS` of Linux.
 const MOST_CPUS: u32 = 8192;
@@ -76,53 +67,35 @@ struct StepOptions {
     /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
     ///
     /// As Slurm, the plan refuses tasks that together ask for more GPUs or CPUs than there are.
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = request::number(1, MAX_TASKS))]
     ntasks: Option<u32>,
     /// GPUs of each task, in PCI order, or all: every task sees all of the allocation (default: 1; with gpu=local-id all)
-    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = gpus_per_task)]
+    #[arg(long, value_name = "M", value_parser = gpus_per_task)]
     gpus_per_task: Option<GpuSplit>,
     /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
     /// (default: an even share of the node's)
-    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'c', long, value_name = "N")]
     #[arg(value_parser = request::number(1, MOST_CPUS))]
     cpus_per_task: Option<u32>,
     /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
     #[arg(long, value_name = "LIST")]
     gpus: Option<String>,
-    /// what a task with this variable would get; again for more
-    ///
-    /// VAR is CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK,
-    /// ZE_FLAT_DEVICE_HIERARCHY or SLURM_STEP_GPUS.
-    #[arg(long, value_name = "VAR=LIST", action = Append)]
-    visible: Vec<String>,
-    /// ... and may open the device nodes of these GPUs alone, as under a device cgroup (none: of no GPU)
-    #[arg(long, value_name = "LIST")]
-    may_open: Option<String>,
     /// the release of Slurm by which a line of srun is judged (default: this node's, else 23.11 or later)
     #[arg(long, value_name = "RELEASE", requires = "line", value_parser = release)]
     slurm: Option<&'static Release>,
     /// a variable that the tasks have already; again for more
+    ///
+    /// What says which GPUs a task sees counts: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES,
+    /// HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK, ZE_FLAT_DEVICE_HIERARCHY and SLURM_STEP_GPUS.
     #[arg(long, value_name = "NAME=VALUE", action = Append)]
     variable: Vec<String>,
-}
-
-#[derive(clap::Args)]
-struct Site {
-    /// a variable of the site's own, as plugstack.conf's set=; again for more
-    ///
-    /// A file that a template names is taken to exist.
-    #[arg(long, value_name = "NAME=TEMPLATE", action = Append, help_heading = "What is asked for")]
-    set: Vec<String>,
-    /// routed or isolated-rails, as plugstack.conf's fabric=
-    #[arg(long, value_name = "WORD", help_heading = "What is asked for")]
-    fabric: Option<String>,
 }
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Output")]
 struct Output {
     /// the reasons too, below the table
-    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg", "output"])]
+    #[arg(short = 'v', long, conflicts_with_all = ["json", "env", "svg", "output"])]
     why: bool,
     /// the plan as versioned JSON, with all reasons
     #[arg(long, conflicts_with = "env")]
@@ -142,12 +115,10 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         node,
         step: of_step,
         request,
-        site,
         output,
         line,
     } = options;
     let present = request::variables(&of_step.variable)?;
-    let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let line = match line.is_empty() {
         true => None,
         false => Some(SrunLine::parse(line).map_err(misunderstood)?),
@@ -159,7 +130,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         let words = words.filter(|word| !only_report.contains(word));
         request.words = Some(words.collect::<Vec<_>>().join(","));
     }
-    let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
+    let (wish, doubts) = request.wish()?;
     let (topology, mut diagnostics) = node.read()?;
     let (session, tasks) =
         Session::new(
@@ -168,7 +139,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
             None,
             |wish, node, _| match &line {
                 Some(line) => step_of_line(line, of_step.slurm, node, &mut diagnostics),
-                None => step_of(of_step, &evidence, wish, node),
+                None => step_of(of_step, &present, wish, node),
             },
         )?;
     let plan = &session.plan;
@@ -241,14 +212,20 @@ fn release(text: &str) -> Result<&'static Release, &'static str> {
 
 fn step_of(
     of_step: &StepOptions,
-    evidence: &GpuEvidence,
+    present: &Present,
     wish: &Wish,
     topology: &Topology,
 ) -> Result<(Step, Vec<Task>), Failure> {
-    let played = evidence.grant(topology)?;
+    let named = |name| Some((name, present.get(name)?.clone()));
+    let step_gpus = present.get(STEP_GPUS).cloned();
+    let variables: BTreeMap<_, _> = VARIABLES.into_iter().filter_map(named).collect();
+    let played = (step_gpus.is_some() || !variables.is_empty()).then(|| GpuGrant {
+        variables,
+        access: vec![Access::Unknown; topology.gpus.len()],
+    });
     if played.is_some() && (of_step.gpus.is_some() || of_step.gpus_per_task.is_some()) {
         return Err(misunderstood(
-            "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
+            "`--variable` says whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
         ));
     }
     let gpus = request::gpus("--gpus", of_step.gpus.as_deref(), topology)?;
@@ -273,7 +250,7 @@ fn step_of(
         }
         bad => bad.to_string(),
     })?;
-    step.gpus = evidence.step_gpus.clone().or(step.gpus);
+    step.gpus = step_gpus.or(step.gpus);
     if let Some(played) = played {
         tasks.iter_mut().for_each(|task| task.gpus = played.clone());
     }
@@ -303,18 +280,14 @@ fn variable_name(text: &str) -> Result<String, &'static str> {
 fn exports(placed: &[TaskPlan], local_id: &str) -> String {
     let mut text = format!("case ${local_id} in\n");
     for task in placed {
-        let _ = write!(text, "{})", task.placement.local_id);
+        text += &format!("{})", task.placement.local_id);
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {
-                let _ = write!(
-                    text,
-                    " export {}='{}';",
-                    variable.name,
-                    value.replace('\'', r"'\''")
-                );
+                let value = value.replace('\'', r"'\''");
+                text += &format!(" export {}='{value}';", variable.name);
             }
         }
-        text.push_str(";\n");
+        text += ";\n";
     }
     text + "esac\n"
 }

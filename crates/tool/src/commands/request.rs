@@ -9,10 +9,9 @@ use clap::{Arg, Command, ValueHint};
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::{FileText, Present};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
+use nic_placement_core::step::Step;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
@@ -23,8 +22,7 @@ use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
 use nic_placement_process::devices::{self, DeviceFiles};
 use nic_placement_process::node;
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
@@ -95,22 +93,7 @@ impl TypedValueParser for MachineName {
         argument: Option<&Arg>,
         value: &OsStr,
     ) -> Result<String, clap::Error> {
-        let is_first = argument.is_some_and(Arg::is_positional);
-        let parse = move |said: &str| {
-            let name = machine_named(said);
-            let word = said.split('=').next().unwrap_or_default();
-            name.map(str::to_string).map_err(|why| match said {
-                _ if !is_first => why,
-                "srun" => "`--` comes before it".into(),
-                _ if WORDS.iter().any(|spec| spec.name == word) => {
-                    format!("no machine, but a word: `--words {said}`")
-                }
-                _ if Path::new(said).exists() => {
-                    format!("no machine, but a file: `--topology {said}`")
-                }
-                _ => why,
-            })
-        };
+        let parse = |said: &str| machine_named(said).map(str::to_string);
         parse.parse_ref(command, argument, value)
     }
 
@@ -152,7 +135,7 @@ pub(super) fn plan_here(topology: Topology, wish: Wish) -> Plan {
 }
 
 /// Words that a plan refuses: they switch off, observe or report.
-pub(super) const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
+const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
 
 /// Options of all commands that make a map.
 #[derive(clap::Args, Clone)]
@@ -162,24 +145,23 @@ pub(super) struct PlanOptions {
     #[arg(long, value_name = "WORDS", long_help = words_help("closest", NOT_PLANNED))]
     pub(super) words: Option<String>,
     #[command(flatten)]
-    nics: Nics,
+    arguments: Arguments,
 }
 
-/// As arguments of plugstack.conf.
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
-pub(super) struct Nics {
-    /// use only these NICs: names, PCI addresses or interfaces, with * and ?
-    ///
-    /// As the argument include= of plugstack.conf, which also takes subnets.
-    #[arg(long, value_name = "LIST", action = clap::ArgAction::Append)]
-    include: Vec<String>,
-    /// never use these NICs
-    #[arg(long, value_name = "LIST", action = clap::ArgAction::Append)]
-    exclude: Vec<String>,
-    /// the rails in their order, for the policy rail (default: the good NICs in PCI order)
-    #[arg(long, value_name = "LIST", action = clap::ArgAction::Append)]
-    rails: Vec<String>,
+pub(super) struct Arguments {
+    /// an argument of plugstack.conf, as exclude=mlx5_5 or fabric=isolated-rails; again for more
+    #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append)]
+    argument: Vec<String>,
+}
+
+impl Arguments {
+    /// Adds them to the admin's; returns findings about them.
+    pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
+        let add = |argument: &String| admin.add(argument).map_err(misunderstood).transpose();
+        self.argument.iter().filter_map(add).collect()
+    }
 }
 
 /// Help with all words but some; `default` holds without any.
@@ -192,11 +174,8 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, and findings about it. `more` are other arguments of plugstack.conf.
-    pub(super) fn wish(
-        &self,
-        more: &[(&str, &[String])],
-    ) -> Result<(Wish, Vec<Diagnostic>), Failure> {
+    /// The wish, and findings about it.
+    pub(super) fn wish(&self) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         // a plan binds no process, so it may say what it would bind on any machine
         let admin = Admin {
             trust_topology: true,
@@ -209,38 +188,9 @@ impl PlanOptions {
                 misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default()))
             }
         })?;
-        let mut doubts = self.nics.add_to(&mut wish.admin)?;
-        doubts.extend(add(&mut wish.admin, more)?);
+        let doubts = self.arguments.add_to(&mut wish.admin)?;
         Ok((wish, doubts))
     }
-}
-
-impl Nics {
-    /// Adds the lists to the admin's; returns findings about them.
-    pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
-        add(
-            admin,
-            &[
-                ("include", &self.include),
-                ("exclude", &self.exclude),
-                ("rails", &self.rails),
-            ],
-        )
-    }
-}
-
-fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnostic>, Failure> {
-    let mut doubts = Vec::new();
-    for (name, values) in arguments {
-        for value in *values {
-            doubts.extend(
-                admin
-                    .add(&format!("{name}={value}"))
-                    .map_err(misunderstood)?,
-            );
-        }
-    }
-    Ok(doubts)
 }
 
 pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
@@ -281,69 +231,4 @@ pub(super) fn gpus(
             said.into()
         }
     })
-}
-
-pub(super) struct GpuEvidence {
-    variables: BTreeMap<&'static str, String>,
-    /// `SLURM_STEP_GPUS`, the step's list, which counts for a task without a variable
-    pub(super) step_gpus: Option<String>,
-    /// GPUs whose device nodes the task may open, as with `--gpus`; `none`
-    may_open: Option<String>,
-}
-
-impl GpuEvidence {
-    /// Of each `--visible VAR=LIST`, and `--may-open`.
-    pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<GpuEvidence, Failure> {
-        let known = VARIABLES.into_iter().chain([STEP_GPUS]);
-        let mut variables = BTreeMap::new();
-        for word in visible {
-            let given = word.split_once('=').and_then(|(name, list)| {
-                Some((
-                    known.clone().find(|known| *known == name)?,
-                    list.to_string(),
-                ))
-            });
-            let Some((name, list)) = given else {
-                let expected =
-                    "expected VAR=LIST, with a VAR that `nic-placement plan --help` names";
-                return Err(misunderstood(format!("`--visible {word}`: {expected}")));
-            };
-            if variables.insert(name, list).is_some() {
-                return Err(misunderstood(format!("`--visible {name}=` is given twice")));
-            }
-        }
-        let step_gpus = variables.remove(STEP_GPUS);
-        Ok(GpuEvidence {
-            variables,
-            step_gpus,
-            may_open: may_open.map(str::to_string),
-        })
-    }
-
-    pub(super) fn grant(&self, topology: &Topology) -> Result<Option<GpuGrant>, Failure> {
-        if self.variables.is_empty() && self.step_gpus.is_none() && self.may_open.is_none() {
-            return Ok(None);
-        }
-        let access = match self.may_open.as_deref() {
-            None => vec![Access::Unknown; topology.gpus.len()],
-            Some(list) => {
-                let open = match list {
-                    "none" => Vec::new(),
-                    list => gpus("--may-open", Some(list), topology)?,
-                };
-                let access = |gpu| {
-                    if open.contains(&gpu) {
-                        Access::Allowed
-                    } else {
-                        Access::Denied
-                    }
-                };
-                topology.gpu_indices().map(access).collect()
-            }
-        };
-        Ok(Some(GpuGrant {
-            variables: self.variables.clone(),
-            access,
-        }))
-    }
 }

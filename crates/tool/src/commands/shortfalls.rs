@@ -40,7 +40,7 @@ pub(super) fn verdict(
 }
 
 /// `task 3`, `tasks 0-3`
-fn named(kind: &str, numbers: Vec<u32>) -> String {
+pub(super) fn named(kind: &str, numbers: Vec<u32>) -> String {
     let plural = if numbers.len() == 1 { "" } else { "s" };
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
 }

@@ -12,6 +12,7 @@ use nic_placement_node::discover::root::{self, Author};
 use nic_placement_node::discover::{Manifest, Scope, described, discover};
 use nic_placement_node::dmi;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// record the node as a text that tests and other machines can read
@@ -71,32 +72,29 @@ fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
 /// Writes every entry below `directory`, which must not hold one of them: nothing is overwritten or followed.
 pub fn lay_out(manifest: &Manifest, directory: &Path) -> Result<(), String> {
     for top in ["sys", "proc"] {
-        if directory.join(top).symlink_metadata().is_ok() {
+        let top = directory.join(top);
+        if top.symlink_metadata().is_ok() {
+            let top = top.display();
             return Err(format!(
-                "`{}` is there already: unpack into an empty directory",
-                directory.join(top).display()
+                "`{top}` is there already: unpack into an empty directory"
             ));
         }
     }
     for (path, entry) in manifest.iter() {
         let at = directory.join(path);
-        let written = match entry {
-            Entry::Directory => fs::create_dir_all(&at),
-            Entry::File(text) => {
-                create_parent(&at).and_then(|()| fs::write(&at, format!("{text}\n")))
-            }
-            Entry::Link(target) => {
-                create_parent(&at).and_then(|()| std::os::unix::fs::symlink(target, &at))
-            }
+        let folder = match entry {
+            Entry::Directory => at.as_path(),
+            _ => at.parent().unwrap_or(directory),
         };
+        let written = fs::create_dir_all(folder).and_then(|()| match entry {
+            Entry::Directory => Ok(()),
+            Entry::File(text) => fs::write(&at, format!("{text}\n")),
+            Entry::Link(target) => symlink(target, &at),
+        });
         written.map_err(|error| {
             let (at, below) = (at.display(), directory.display());
             format!("cannot write `{at}`: {error}; what is left of `sys` and `proc` in `{below}` is not whole: remove it")
         })?;
     }
     Ok(())
-}
-
-fn create_parent(path: &Path) -> std::io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
 }

@@ -5,9 +5,9 @@ pub(super) mod variables;
 
 use super::misunderstood::misunderstood;
 use super::page::Page;
-use super::request::{Nics, NodeOptions, number, words_help};
+use super::request::{Arguments, NodeOptions, number, words_help};
 use super::{Failure, ending};
-use clap::{ArgAction, ValueHint};
+use clap::ValueHint;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::line::one_line;
@@ -18,6 +18,7 @@ use nic_placement_launch::plugstack;
 use nic_placement_launch::step::MAX_TASKS;
 use nic_placement_process::admin::{Found, Off};
 use nic_placement_program::become_program;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -36,7 +37,7 @@ use variables::ProgramEnvironment;
 /// A process that sees one GPU has that one. Of several it takes, by convention, that of its number on the node: --local-rank,
 /// else LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, FLUX_TASK_LOCAL_ID,
 /// PALS_LOCAL_RANKID, PMI_LOCAL_RANK, SLURM_LOCALID. If there are more processes than GPUs, or only one, it takes the NICs of
-/// all. With a --machine that this node is not, it tells what CMD would get there.
+/// all.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ends as CMD ends. Before that:
@@ -64,16 +65,13 @@ pub(super) struct ExecOptions {
     #[arg(long, value_name = "N", help_heading = PROCESS)]
     #[arg(value_parser = number(1, MAX_TASKS))]
     local_size: Option<u32>,
-    /// tell on stderr what was decided and why, as the word verbose does
-    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
-    verbose: bool,
     #[command(flatten)]
     node: NodeOptions,
     /// bind by --machine or --topology as if it were read from this node
     #[arg(long, help_heading = "Which node (without one of these, this one)")]
     trust_topology: bool,
     #[command(flatten)]
-    nics: Nics,
+    arguments: Arguments,
     /// this file, with what it includes, instead of the one that Slurm reads: the admin's arguments hold here too
     #[arg(long, value_name = "FILE", help_heading = "What is asked for")]
     plugstack: Option<PathBuf>,
@@ -86,64 +84,41 @@ const NOT_HAD: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-struct Intent {
-    wish: Wish,
-    /// the reason why no process is placed here
-    off: Option<Off>,
-    /// true if the admin's line of plugstack.conf is known
-    knows_admin: bool,
-}
-
 /// Returns only if the program was not started.
 pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
-    let words = options
-        .words
-        .as_deref()
-        .map(Words::parse)
-        .transpose()
-        .map_err(misunderstood)?;
+    let words = options.words.as_deref().map(Words::parse).transpose();
+    let words = words.map_err(misunderstood)?;
     if words.as_ref().is_some_and(|words| words.help) {
         return Err(misunderstood(
             "`help` starts nothing: `nic-placement exec --help`",
         ));
     }
-    options.nics.add_to(&mut Admin::default())?;
+    options.arguments.add_to(&mut Admin::default())?;
     // it holds whatever goes wrong below
-    let strict = Cell::new(
-        words
-            .as_ref()
-            .and_then(|words| words.strictness)
-            .unwrap_or_default(),
-    );
+    let strictness = words.as_ref().and_then(|words| words.strictness);
+    let strict = Cell::new(strictness.unwrap_or_default());
+    let name = name_of(&options.command);
     let mut environment = ProgramEnvironment::of_this_process();
     let before = environment.clone();
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic
-            .location()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        say(&format!("bug at {place}: {panic}; please report this"));
+        say(&format!("bug: {panic}; please report this"));
     }));
     listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
-        let intent = intent(options, words.as_ref(), &environment)?;
-        let wish = &intent.wish;
-        let is_placed = wish.places() && intent.off.is_none();
+        let (wish, off, knows_admin) = intent(options, words.as_ref(), &environment)?;
+        let is_placed = wish.places() && off.is_none();
         strict.set(if is_placed && !wish.dry_run {
             wish.strictness
         } else {
             Strictness::BestEffort
         });
-        if let Some(why) = intent.off.as_ref().filter(|_| wish.places()) {
-            say(&format!(
-                "`{}` runs without placement: {why}",
-                name_of(&options.command)
-            ));
+        if let Some(why) = off.as_ref().filter(|_| wish.places()) {
+            say(&format!("`{name}` runs without placement: {why}"));
         }
         if !is_placed {
             return Ok(Vec::new());
         }
-        place::place(options, intent, &mut environment)
+        place::place(options, wish, knows_admin, &mut environment)
     }));
     let failures = match failures {
         Ok(Ok(failures)) => failures,
@@ -158,7 +133,7 @@ pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     };
     let (word, is_strict) = (strict.get(), strict.get() > Strictness::BestEffort);
     if is_strict && !failures.is_empty() {
-        let (name, failures) = (name_of(&options.command), failures.join("; "));
+        let failures = failures.join("; ");
         let said = format!("`{name}` is not started, as `{word}` asks: {failures}");
         return Err(ending(NOT_HAD, said));
     }
@@ -166,8 +141,7 @@ pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     // execve(2) bounds the bytes of arguments and variables
     if error.kind() == io::ErrorKind::ArgumentListTooLong && !is_strict {
         say(&format!(
-            "`{}` gets no variables of ours: there is no room: {error}",
-            name_of(&options.command)
+            "`{name}` gets no variables of ours: there is no room: {error}"
         ));
         error = become_program(&options.command, before.entries());
     }
@@ -196,19 +170,18 @@ pub(super) fn is_first_on_node() -> bool {
     rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }
 
-fn name_of(command: &[OsString]) -> String {
-    command
-        .first()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+fn name_of(command: &[OsString]) -> Cow<'_, str> {
+    let name = command.first();
+    name.map_or("".into(), |name| name.to_string_lossy())
 }
 
-/// Words beat the environment, as srun's option does.
+/// The wish, the reason why no process is placed here, and true if the admin's line of plugstack.conf is known. Words beat
+/// the environment, as srun's option does.
 fn intent(
     options: &ExecOptions,
     words: Option<&Words>,
     environment: &ProgramEnvironment,
-) -> Result<Intent, Failure> {
+) -> Result<(Wish, Option<Off>, bool), Failure> {
     let values = environment.values();
     let partition = values.get(PARTITION).map(String::as_str);
     let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition, |name| {
@@ -216,17 +189,12 @@ fn intent(
     });
     let Found { admin, off, .. } = found;
     let mut wish = launched::wish(admin, &values, words);
-    wish.verbose |= options.verbose;
     wish.wordless = !wish.reports();
     wish.admin.trust_topology |= options.trust_topology;
-    for doubt in options.nics.add_to(&mut wish.admin)? {
+    for doubt in options.arguments.add_to(&mut wish.admin)? {
         say(&doubt.to_string());
     }
-    Ok(Intent {
-        wish,
-        off,
-        knows_admin,
-    })
+    Ok((wish, off, knows_admin))
 }
 
 /// True if this process reports for all of its node.

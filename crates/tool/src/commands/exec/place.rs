@@ -1,7 +1,7 @@
 //! Places this process as the plugin places a task.
 
 use super::variables::ProgramEnvironment;
-use super::{ExecOptions, Intent, listen, name_of, say};
+use super::{ExecOptions, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::Diagnostic;
@@ -21,38 +21,27 @@ use nic_placement_process::session::{Session, carry_out, report};
 /// Returns what could not be had.
 pub(super) fn place(
     options: &ExecOptions,
-    intent: Intent,
+    wish: Wish,
+    knows_admin: bool,
     environment: &mut ProgramEnvironment,
 ) -> Result<Vec<String>, Failure> {
     let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
-    let reports = intent.wish.reports();
+    let reports = wish.reports();
     listen(reports || numbering.is_first());
 
-    let words: Vec<&str> = options
-        .command
-        .iter()
+    let words = options.command.iter();
+    let words: Vec<&str> = words
         .map(|word| word.to_str().unwrap_or_default())
         .collect();
-    let mut wish = intent.wish;
-    let (read, is_elsewhere) = node(options, &wish)?;
-    wish.dry_run |= is_elsewhere;
-    wish.admin.trust_topology |= is_elsewhere;
-    let author = (!is_elsewhere).then(callers_author);
+    let read = node(options, &wish)?;
     let (session, launched) =
-        Session::new::<_, Failure>(wish, read, author, |wish, node, devices| {
-            if !intent.knows_admin {
+        Session::new::<_, Failure>(wish, read, Some(callers_author()), |wish, node, devices| {
+            if !knows_admin {
                 select_as_the_step_did(&mut wish.admin, &present, node);
             }
-            let (mut step, mut launched) =
-                LaunchedProcess::new(wish, node, devices, &present, &numbering, &words);
-            if is_elsewhere {
-                // this machine's CPUs are not that one's
-                step.cpu_bind = None;
-                launched.task.cpus = node.cpus();
-                launched.task.step_cpus = node.cpus();
-            }
-            Ok((step, launched))
+            let launched = LaunchedProcess::new(wish, node, devices, &present, &numbering, &words);
+            Ok(launched)
         })?;
     let LaunchedProcess {
         mut task,
@@ -61,15 +50,10 @@ pub(super) fn place(
     } = launched;
     let (plan, denied_nics) = session.plan_here(true);
     task.denied_nics = denied_nics;
-    session
-        .findings(&plan)
-        .iter()
-        .for_each(|finding| log::warn!("{finding}"));
-    numbering
-        .doubt
-        .iter()
-        .chain(&note)
-        .for_each(|note| log::warn!("{note}"));
+    let findings = session.findings(&plan);
+    let findings = findings.iter().map(ToString::to_string);
+    let doubts = numbering.doubt.iter().chain(&note).map(ToString::to_string);
+    findings.chain(doubts).for_each(|told| log::warn!("{told}"));
 
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
@@ -80,20 +64,6 @@ pub(super) fn place(
     let mut placed = plan.task(&task, evidence);
     let others = uses::others(&uses::tell(&plan, &mut placed, &present));
     let tell = |text: &String| say(&format!("task {}: {text}", task.global_id));
-    if is_elsewhere {
-        let (name, machine) = (name_of(&options.command), &plan.node.name);
-        let why = format!("none of the devices of `{machine}` is on this node");
-        let first = format!("{why}: `{name}` runs as it is; on a `{machine}` it would get");
-        let most = match numbering.is_first() || options.local_rank.is_some() {
-            _ if reports => usize::MAX,
-            true => 5,
-            false => 0,
-        };
-        let lines = placed.lines(machine, &others);
-        let lines = [first].into_iter().chain(lines);
-        lines.take(most).for_each(|line| say(&line));
-        return Ok(vec![why]);
-    }
     placed.placement.notes.warning.iter().for_each(tell);
     carry_out(&mut placed, |variables| {
         environment.change(variables);
@@ -113,7 +83,7 @@ pub(super) fn place(
                 map,
                 ..
             } = &*plan;
-            let found = judge::lint(&Checked {
+            for doubt in judge::lint(&Checked {
                 present: &present,
                 topology: node,
                 node: map,
@@ -124,10 +94,9 @@ pub(super) fn place(
                 fabric: wish.admin.fabric,
                 interfaces: &interfaces(&read),
                 read: &read,
-            });
-            found
-                .iter()
-                .for_each(|doubt| say(&format!("{name}: {doubt}")));
+            }) {
+                say(&format!("{name}: {doubt}"));
+            }
         }
         return Ok(placed.failures());
     }
@@ -143,34 +112,24 @@ pub(super) fn place(
 /// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
 fn interfaces(read: ReadFile) -> Vec<String> {
     let devices = read("/proc/net/dev").unwrap_or_default().text;
-    let names = devices
-        .lines()
-        .skip(2)
-        .filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
-    names.collect()
+    let name = |line: &str| Some(line.split_once(':')?.0.trim().to_string());
+    devices.lines().skip(2).filter_map(name).collect()
 }
 
-/// The node and findings; true if it is a description of which this node has no device.
-fn node(
-    options: &ExecOptions,
-    wish: &Wish,
-) -> Result<((Topology, Vec<Diagnostic>), bool), Failure> {
+/// The node and findings; an error for a description of which this node has no device.
+fn node(options: &ExecOptions, wish: &Wish) -> Result<(Topology, Vec<Diagnostic>), Failure> {
     let (author, source) = (callers_author(), options.node.source());
     if source == NodeSource::Live {
-        return Ok((node::read(&wish.admin, wish.scope(), author)?, false));
+        return Ok(node::read(&wish.admin, wish.scope(), author)?);
     }
-    let (node, findings) = describe::read_node(&source, Scope::Full)?;
-    if matches!(node.provenance, Provenance::Captured(_)) {
-        return Ok(((node, findings), false));
+    let (read, findings) = describe::read_node(&source, Scope::Full)?;
+    if matches!(read.provenance, Provenance::Captured(_)) {
+        return Ok((read, findings));
     }
-    let here = node::confirmed(
-        node.clone(),
-        findings.clone(),
-        &wish.admin.node_file,
-        author,
-    );
-    match here.0.nics.is_empty() && here.0.gpus == node.gpus {
-        true => Ok(((node, findings), true)),
-        false => Ok((here, false)),
+    let gpus = read.gpus.clone();
+    let (here, findings) = node::confirmed(read, findings, &wish.admin.node_file, author);
+    match here.nics.is_empty() && here.gpus == gpus {
+        true => Err(format!("none of the devices of `{}` is on this node", here.name).into()),
+        false => Ok((here, findings)),
     }
 }

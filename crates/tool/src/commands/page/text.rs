@@ -1,93 +1,36 @@
-//! Text for people: each character with its style, and none that a terminal would obey.
+//! Text for people, without a character that a terminal would obey.
 //!
 //! Names from files, devices and arguments become text here alone: none can move a cursor, recolour a line or begin another.
 
-use nic_placement_core::topology::PathType;
-use std::fmt::{Display, Write};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::commands) enum Style {
-    #[default]
-    Plain,
-    Heading,
-    Near,
-    Far,
-    Wrong,
-    Faint,
-}
-
-impl Style {
-    /// ECMA-48's "select graphic rendition"; empty where nothing is selected.
-    fn selection(self) -> &'static str {
-        match self {
-            Style::Plain => "",
-            Style::Heading => "\x1b[1m",
-            Style::Near => "\x1b[32m",
-            Style::Far => "\x1b[33m",
-            Style::Wrong => "\x1b[31m",
-            Style::Faint => "\x1b[2m",
-        }
-    }
-}
+use std::fmt::Display;
 
 /// A space at which a line does not end.
 const GLUE: char = '\u{a0}';
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::commands) struct Text(Vec<(char, Style)>);
+pub(in crate::commands) struct Text(String);
 
 impl<T: Display> From<T> for Text {
     fn from(text: T) -> Text {
-        Text::styled(text, Style::Plain)
+        Text(shown(&text.to_string()))
     }
 }
 
 impl Text {
-    pub(in crate::commands) fn styled(text: impl Display, style: Style) -> Text {
-        Text(
-            shown(&text.to_string())
-                .chars()
-                .map(|letter| (letter, style))
-                .collect(),
-        )
-    }
-
-    pub(in crate::commands) fn of_path(path: PathType) -> Text {
-        let style = match path {
-            PathType::Pix | PathType::Pxb => Style::Near,
-            PathType::Sys => Style::Far,
-            _ => Style::Plain,
-        };
-        Text::styled(path, style)
-    }
-
     pub(in crate::commands) fn unbroken(self) -> Text {
-        Text(
-            self.0
-                .into_iter()
-                .map(|(c, style)| (if c == ' ' { GLUE } else { c }, style))
-                .collect(),
-        )
+        Text(self.0.replace(' ', &GLUE.to_string()))
     }
 
-    pub(in crate::commands) fn then(mut self, more: impl Into<Text>) -> Text {
-        self.0.extend(more.into().0);
-        self
+    pub(in crate::commands) fn then(self, more: impl Into<Text>) -> Text {
+        Text(self.0 + &more.into().0)
     }
 
     pub(in crate::commands) fn joined(
-        texts: impl IntoIterator<Item = Text>,
+        texts: impl IntoIterator<Item = impl Into<Text>>,
         between: &str,
     ) -> Text {
-        let mut all = Text::default();
-        for text in texts {
-            all = if all.0.is_empty() {
-                text
-            } else {
-                all.then(between).then(text)
-            };
-        }
-        all
+        let texts: Vec<String> = texts.into_iter().map(|text| text.into().0).collect();
+        Text(texts.join(between))
     }
 
     pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
@@ -99,114 +42,72 @@ impl Text {
     }
 
     pub(in crate::commands) fn width(&self) -> usize {
-        self.0.len()
+        self.0.chars().count()
     }
 
     /// The longest part without an end of a line.
     pub(super) fn longest_part(&self) -> usize {
-        let parts = self
-            .0
-            .split_inclusive(|(letter, _)| matches!(letter, ' ' | ','));
-        parts
-            .map(|part| part.iter().filter(|(letter, _)| *letter != ' ').count())
-            .max()
-            .unwrap_or(0)
+        let parts = self.0.split(' ').flat_map(|part| part.split_inclusive(','));
+        parts.map(|part| part.chars().count()).max().unwrap_or(0)
     }
 
     /// Lines of at most `others` characters, the first of `first`, which end at a space or behind a comma, else where
     /// the width is used up.
-    pub(super) fn lines(&self, first: usize, others: usize) -> Vec<Text> {
-        let (mut lines, mut rest, mut width) = (Vec::new(), self.0.as_slice(), first);
-        let is_space = |at: &(char, Style)| at.0 == ' ';
+    pub(super) fn lines(&self, first: usize, others: usize) -> Vec<String> {
+        let mut rest: Vec<char> = self.0.chars().collect();
+        let (mut lines, mut width) = (Vec::new(), first);
+        let mut take = |part: &[char]| {
+            let line = part.iter().collect::<String>();
+            lines.push(line.trim_end_matches(' ').replace(GLUE, " "));
+        };
         while rest.len() > width {
-            let ends = |at: &usize| is_space(&rest[*at]) || rest[at - 1].0 == ',';
-            let (line, after) = rest.split_at((1..=width).rev().find(ends).unwrap_or(width));
-            lines.push(Text(line.to_vec()).without_trailing_spaces());
-            rest = &after[after.iter().take_while(|at| is_space(at)).count()..];
+            let ends = |at: &usize| rest[*at] == ' ' || rest[at - 1] == ',';
+            let after = rest.split_off((1..=width).rev().find(ends).unwrap_or(width));
+            take(&rest);
+            rest = after
+                .into_iter()
+                .skip_while(|letter| *letter == ' ')
+                .collect();
             width = others;
         }
-        lines.push(Text(rest.to_vec()));
+        take(&rest);
         lines
-    }
-
-    pub(super) fn margin(columns: usize) -> Text {
-        Text(vec![(' ', Style::Plain); columns])
-    }
-
-    pub(in crate::commands) fn padded(mut self, width: usize) -> Text {
-        self.0.resize(self.0.len().max(width), (' ', Style::Plain));
-        self
-    }
-
-    pub(in crate::commands) fn without_trailing_spaces(mut self) -> Text {
-        while self.0.last().is_some_and(|(letter, _)| *letter == ' ') {
-            self.0.pop();
-        }
-        self
-    }
-
-    pub(super) fn write(&self, colour: bool, out: &mut String) {
-        let mut now = Style::Plain;
-        for &(letter, style) in &self.0 {
-            if colour && style != now {
-                out.push_str(if now == Style::Plain { "" } else { RESET });
-                out.push_str(style.selection());
-                now = style;
-            }
-            out.push(if letter == GLUE { ' ' } else { letter });
-        }
-        if now != Style::Plain {
-            out.push_str(RESET);
-        }
     }
 }
 
-const RESET: &str = "\x1b[0m";
-
 /// `0,1,2`; `-` where there is none.
 pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
-    Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
+    Text::joined(of.iter().map(T::to_string), ",").or("-")
 }
 
 /// One line, with escapes such as `\u{1b}` for characters that do not print.
 pub(in crate::commands) fn shown(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            // `escape_debug` is for quoted strings
-            '\'' | '"' | '\\' => line.push(letter),
-            _ => {
-                let _ = write!(line, "{}", letter.escape_debug());
-            }
-        }
-    }
-    line
+    // `escape_debug` is for quoted strings
+    escaped(text, "'\"\\")
 }
 
 /// As [`shown`], with lines and tabs.
-pub(in crate::commands) fn defused(text: &str) -> String {
-    let is_white = |letter| matches!(letter, '\n' | '\t');
-    text.split_inclusive(is_white)
-        .map(|part| match part.strip_suffix(is_white) {
-            Some(before) => shown(before) + &part[before.len()..],
-            None => shown(part),
-        })
-        .collect()
+pub(super) fn defused(text: &str) -> String {
+    escaped(text, "'\"\\\n\t")
+}
+
+fn escaped(text: &str, but: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match but.contains(letter) {
+            true => line.push(letter),
+            false => line.extend(letter.escape_debug()),
+        }
+    }
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plain(text: &Text) -> String {
-        let mut out = String::new();
-        text.write(false, &mut out);
-        out
-    }
-
     fn lines(text: &str, width: usize) -> Vec<String> {
-        let lines = Text::from(text).lines(width, width);
-        lines.iter().map(plain).collect()
+        Text::from(text).lines(width, width)
     }
 
     #[test]
@@ -222,29 +123,19 @@ mod tests {
     fn what_is_unbroken_moves_to_the_next_line_as_a_whole() {
         let item = |name: &str| Text::from(name).unbroken();
         let list = Text::joined([item("mlx5_0:1 PIX"), item("mlx5_1:1 PIX")], ", ");
-        let lines: Vec<String> = list.lines(16, 16).iter().map(plain).collect();
-        assert_eq!(lines, ["mlx5_0:1 PIX,", "mlx5_1:1 PIX"]);
+        assert_eq!(list.lines(16, 16), ["mlx5_0:1 PIX,", "mlx5_1:1 PIX"]);
         assert_eq!(list.longest_part(), "mlx5_0:1 PIX,".len());
     }
 
     #[test]
     fn no_character_that_a_terminal_obeys_becomes_text() {
         let hostile = "a\x1b[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
-        let text = plain(&Text::from(hostile));
-        assert_eq!(text, r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b");
+        assert_eq!(
+            Text::from(hostile).0,
+            r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b"
+        );
         let tame = "it's \"C:\\\" … `x`";
-        assert_eq!(plain(&Text::from(tame)), tame);
+        assert_eq!(Text::from(tame).0, tame);
         assert_eq!(defused("{\n\t\u{7f}}\n"), "{\n\t\\u{7f}}\n");
-    }
-
-    #[test]
-    fn colours_are_selected_where_they_change_and_never_left_on() {
-        let text = Text::from("is ")
-            .then(Text::styled("down", Style::Wrong))
-            .then(".");
-        let mut coloured = String::new();
-        text.write(true, &mut coloured);
-        assert_eq!(coloured, "is \x1b[31mdown\x1b[0m.");
-        assert_eq!(plain(&text), "is down.");
     }
 }

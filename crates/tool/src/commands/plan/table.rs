@@ -1,12 +1,12 @@
 //! A plan as a table of tasks, and its reasons.
 
 use crate::commands::drawing::known_cpus;
-use crate::commands::page::{Page, Style, Table, Text};
-use crate::commands::shortfalls;
+use crate::commands::page::{Page, Table, Text};
+use crate::commands::shortfalls::{self, named};
 use nic_placement_core::libraries::caveats;
-use nic_placement_core::placement::{Change, RailIndex, Variable};
+use nic_placement_core::placement::{Change, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
+use nic_placement_core::topology::{Bitmap, PciAddress};
 use nic_placement_launch::judge::uses::{Use, others};
 
 pub(super) fn print(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], page: &mut Page) {
@@ -15,27 +15,31 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], page: &
         "{} ({}), policy {}",
         node.name, node.provenance, map.policy
     ));
-    let sets: Vec<String> = placed
-        .iter()
-        .map(|task| names_set(&task.variables))
-        .collect();
-    let sets_alike = sets.windows(2).all(|two| two[0] == two[1]);
-    page.table(&table(
-        plan,
-        placed,
-        uses,
-        (!sets_alike).then_some(&sets[..]),
-    ));
+    let mut table = Table::headed(["task", "GPU", "address", "NIC and path", "CPUs", "memory"]);
+    let rows = placed.iter().zip(uses);
+    let rows = rows.map(|(task, uses)| (task, cells(plan, task, uses)));
+    for (numbers, cells) in together(rows) {
+        table.row([Text::from(ranges(numbers))].into_iter().chain(cells));
+    }
+    page.table(&table);
     let rails = placed.iter().flat_map(|task| &task.placement.rails);
     page.legend(rails.map(|(_, path)| *path));
     page.blank();
-    if let Some(sets) = sets.first().filter(|_| sets_alike) {
-        page.item("every task sets ", sets);
+    let sets = together(placed.iter().map(|task| (task, names_set(&task.variables))));
+    let are_alike = sets.len() == 1;
+    for (numbers, names) in sets {
+        let tasks = match are_alike {
+            true => "every task".to_string(),
+            false => named("task", numbers),
+        };
+        page.item(tasks + " sets ", names);
     }
-    if let Some(list) = placed
-        .iter()
-        .find_map(|task| value(&task.variables, "NCCL_IB_HCA"))
-    {
+    let value = |variable: &'_ Variable| match &variable.change {
+        Change::Set(value) if variable.name == "NCCL_IB_HCA" => Some(value.clone()),
+        _ => None,
+    };
+    let mut variables = placed.iter().flat_map(|task| &task.variables);
+    if let Some(list) = variables.find_map(value) {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
     shortfalls::left_out(node, map, page);
@@ -44,55 +48,24 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], page: &
     }
 }
 
-fn table(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], sets: Option<&[String]>) -> Table {
-    let mut headings = vec!["task", "GPU", "address", "NIC and path", "CPUs", "memory"];
-    headings.extend(sets.map(|_| "sets"));
-    let nic_width = placed
-        .iter()
-        .filter_map(|task| match task.placement.rails.as_slice() {
-            [(rail, _)] => Some(plan.map.rail(*rail).to_string().chars().count()),
-            _ => None,
-        });
-    let nic_width = nic_width.max().unwrap_or(0);
-    let rows = placed.iter().enumerate().map(|(index, task)| {
-        let mut cells = cells(plan, task, &uses[index], nic_width);
-        cells.extend(sets.map(|sets| Text::from(&sets[index])));
-        (task, cells)
-    });
-    let mut table = Table::headed(&headings);
-    for (numbers, cells) in together(rows) {
-        table.row([Text::from(ranges(numbers))].into_iter().chain(cells));
-    }
-    table
-}
-
-fn cells(plan: &Plan, task: &TaskPlan, uses: &[Use], nic_width: usize) -> Vec<Text> {
+fn cells(plan: &Plan, task: &TaskPlan, uses: &[Use]) -> Vec<Text> {
     let Plan { node, map, .. } = plan;
     let placement = &task.placement;
-    let gpus = placement
-        .gpus
-        .iter()
-        .filter_map(|gpu| u32::try_from(gpu.0).ok());
+    let gpus = placement.gpus.iter().map(|gpu| gpu.0 as u32);
     let addresses = placement.gpus.iter().map(|&gpu| node.gpu(gpu).address);
-    let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
-        let name = map.rail(rail).to_string();
-        Text::from(format_args!("{name:<width$} "))
-            .then(Text::of_path(path))
-            .unbroken()
-    };
-    let nics = match placement.rails.as_slice() {
-        [] if node.is_left_to_libfabric() => Text::from("libfabric chooses").unbroken(),
-        [] => "none".into(),
-        [one] => nic(one, nic_width),
-        several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),
+    let nics = placement.rails.iter();
+    let nics = nics.map(|(rail, path)| Text::from(format_args!("{} {path}", map.rail(*rail))));
+    let none = match node.is_left_to_libfabric() {
+        true => "libfabric chooses",
+        false => "none",
     };
     // what a list of the user's own makes of it
-    let nics = nics.then(others(uses));
-    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
+    let nics = Text::joined(nics.map(Text::unbroken), ", ").or(none);
+    let addresses = addresses.filter_map(PciAddress::described);
     vec![
         Text::from(ranges(gpus)).or("none"),
         Text::joined(addresses, ", ").or("-"),
-        nics,
+        nics.then(others(uses)),
         known_cpus(node, placement).map_or("unknown".into(), Text::from),
         Text::from(&placement.mems).or("any"),
     ]
@@ -112,15 +85,14 @@ pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
         own.cloned().collect()
     };
     let groups = together(placed.iter().zip(all.iter().map(own)));
-    let each = groups.into_iter().map(|(numbers, own)| {
-        let word = if numbers.len() == 1 { "task" } else { "tasks" };
-        (format!("{word} {}", ranges(numbers)), own)
-    });
+    let each = groups
+        .into_iter()
+        .map(|(numbers, own)| (named("task", numbers), own));
     let common = of_all.into_iter().cloned().collect();
     let all = [("every task".to_string(), common)].into_iter().chain(each);
     for (heading, reasons) in all.filter(|(_, reasons)| !reasons.is_empty()) {
         page.blank();
-        page.line(Text::styled(heading, Style::Heading));
+        page.line(heading);
         reasons.iter().for_each(|reason| page.indented(reason));
     }
 }
@@ -147,13 +119,4 @@ fn names_set(variables: &[Variable]) -> String {
         true => "nothing".to_string(),
         false => names.join(" "),
     }
-}
-
-fn value<'a>(variables: &'a [Variable], name: &str) -> Option<&'a str> {
-    variables
-        .iter()
-        .find_map(|variable| match &variable.change {
-            Change::Set(value) if variable.name == name => Some(value.as_str()),
-            _ => None,
-        })
 }

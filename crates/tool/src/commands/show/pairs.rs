@@ -1,16 +1,13 @@
 //! For GPUs and each NIC the path, what the GPU would get, and why it got or did not get that NIC.
 
-use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::page::{Page, Table, Text};
 use crate::commands::{Failure, shortfalls};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
-use nic_placement_core::libraries::FileText;
-use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::policy::{Through, gbps};
-use nic_placement_core::topology::{GpuIndex, PathType, Topology};
-use nic_placement_core::wish::Wish;
+use nic_placement_core::policy::gbps;
+use nic_placement_core::topology::GpuIndex;
 use nic_placement_launch::answers;
-use nic_placement_launch::explain::{Explain, MEASURED, Pair};
+use nic_placement_launch::explain::{Explain, Pair};
 
 pub(super) fn explain(
     plan: &Plan,
@@ -31,19 +28,9 @@ pub(super) fn explain(
         let (name, from) = (&plan.node.name, &plan.node.provenance);
         page.line(format_args!("{name} ({from}) has no GPU"));
     }
-    let others = under_other_estimates(plan);
     for (gpu, pairs) in &explained {
-        let own = nics(&plan.node, &plan.map, *gpu);
-        page.line(heading(plan, *gpu, &own));
+        page.line(heading(plan, *gpu));
         page.table(&table(plan, pairs));
-        let others = others
-            .iter()
-            .map(|(estimate, map)| (estimate, nics(&plan.node, map, *gpu)));
-        if let Some((estimate, other)) = others.into_iter().find(|(_, other)| *other != own) {
-            page.line(format_args!(
-                "  an estimate decides this: with {estimate} it would get {other}"
-            ));
-        }
     }
     let pairs = explained.iter().flat_map(|(_, pairs)| pairs);
     page.legend(pairs.filter_map(|pair| pair.path));
@@ -52,49 +39,24 @@ pub(super) fn explain(
     shortfalls::verdict("show", "a task with GPU", plan, &lacking)
 }
 
-fn heading(plan: &Plan, gpu: GpuIndex, nics: &str) -> Text {
-    let address = plan.node.gpu(gpu).address.described();
+/// With the GPU's NICs, best first.
+fn heading(plan: &Plan, gpu: GpuIndex) -> String {
+    let Plan { node, map, .. } = plan;
+    let address = node.gpu(gpu).address.described();
     let address = address.map_or(String::new(), |address| format!(" {address}"));
-    let numa_node = plan.map.gpu(gpu).numa_node;
+    let numa_node = map.gpu(gpu).numa_node;
     let numa_node = numa_node.map_or("an unknown NUMA node".to_string(), |node| {
         format!("NUMA node {node}")
     });
-    Text::styled(
-        format_args!("GPU {gpu}{address} on {numa_node}: {nics}"),
-        Style::Heading,
-    )
-}
-
-/// A GPU's NICs, best first.
-fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
     let own = map.gpu(gpu).choices.iter();
     let own: Vec<String> = own
         .map(|choice| map.rail(choice.rail).to_string())
         .collect();
-    match own.is_empty() {
+    let nics = match own.is_empty() {
         true => shortfalls::no_nic(node).to_string(),
         false => own.join(" "),
-    }
-}
-
-/// The maps at the measured bounds of each kind of path, one at a time, where the admin has not said what it lets through.
-fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
-    let mut maps = Vec::new();
-    for (path, (least, most)) in PathType::ALL.into_iter().zip(MEASURED) {
-        let mine = plan.wish.admin.through.of(path);
-        if mine != Through::default().of(path) {
-            continue;
-        }
-        for bound in [least, most].into_iter().filter(|bound| *bound != mine) {
-            let mut wish = Wish::clone(&plan.wish);
-            wish.admin.through.set(path, bound);
-            let (node, step) = (plan.node.as_ref().clone(), plan.step.clone());
-            let map = Plan::new(node, wish, step, &|_| Some(FileText::default())).map;
-            let estimate = format!("{path} at {} % and not {} %", bound / 10, mine / 10);
-            maps.push((estimate, map));
-        }
-    }
-    maps
+    };
+    format!("GPU {gpu}{address} on {numa_node}: {nics}")
 }
 
 fn table(plan: &Plan, pairs: &[Pair]) -> Table {
@@ -119,7 +81,7 @@ fn table(plan: &Plan, pairs: &[Pair]) -> Table {
         let alone = pair.alone_mbps.map_or("-".to_string(), gbps);
         table.row([
             name.into(),
-            pair.path.map_or("-".into(), Text::of_path),
+            pair.path.map_or("-".into(), Text::from),
             Text::from(alone).unbroken(),
             Text::from(users).unbroken(),
             format!("{verdict}: {}", pair.why).into(),
