@@ -11,7 +11,6 @@ pub mod judge;
 pub mod launched;
 pub mod machine_name;
 pub mod plugstack;
-pub mod srun;
 pub mod step;
 #[cfg(test)]
 mod tests;

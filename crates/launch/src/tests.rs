@@ -1,6 +1,5 @@
 //! The words of a launcher on a step, and the answers to it.
 
-use super::explain::Explain;
 use super::{answers, step};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -31,7 +30,7 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
             wish.admin.selection.exclude = names.collect();
         }
         let plan = Plan::new(topology, wish, Step::default(), &|_| None);
-        let explained = answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]);
+        let explained = answers::explanation(&plan, &[GpuIndex(0)]);
         assert_eq!(explained.contains("\"fails\": true"), fails, "{words}");
     }
 }

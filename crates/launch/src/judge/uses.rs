@@ -7,11 +7,12 @@ use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex, Vari
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::Paths;
 use nic_placement_core::topology::{GpuIndex, NicKind, PathType};
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[derive(Clone, Copy, serde::Serialize)]
+#[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
     User,
@@ -21,77 +22,61 @@ pub enum Whose {
     File,
 }
 
-impl fmt::Display for Whose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Whose::User => "the user's",
-            Whose::Admin => "the admin's",
-            Whose::File => "a configuration file's",
-        })
-    }
-}
-
+#[derive(Serialize)]
 pub struct Use {
+    #[serde(rename = "library")]
     pub reader: &'static str,
     pub variable: &'static str,
+    #[serde(rename = "list_of")]
     pub whose: Whose,
     /// the ports, best first
+    #[serde(rename = "nics")]
     pub ports: Vec<UsedPort>,
+    #[serde(skip)]
     planned: Vec<String>,
 }
 
+#[derive(Serialize)]
 pub struct UsedPort {
-    pub rail: Rail,
+    pub name: String,
+    pub port: u8,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
     /// its bandwidth for a task alone, in percent of the plan's best port, if rates are known
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
 
 impl Use {
-    pub fn is_as_planned(&self) -> bool {
-        !self.ports.is_empty()
-            && self
-                .ports
-                .iter()
-                .all(|port| self.planned.contains(&port.rail.to_string()))
+    fn is_as_planned(&self) -> bool {
+        let is_planned = |port: &UsedPort| {
+            self.planned
+                .contains(&format!("{}:{}", port.name, port.port))
+        };
+        !self.ports.is_empty() && self.ports.iter().all(is_planned)
     }
 }
 
 impl fmt::Display for Use {
     /// `mlx5_4:1 SYS 45 % of mlx5_0:1`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.ports.is_empty() {
-            return f.write_str("no NIC of this node that works");
-        }
-        for (
-            index,
-            UsedPort {
-                rail,
-                path,
-                percent,
-                left_out,
-            },
-        ) in self.ports.iter().enumerate()
-        {
-            write!(f, "{}{rail} {path}", if index == 0 { "" } else { ", " })?;
-            if let Some(percent) = percent.filter(|percent| *percent != 100) {
-                write!(f, " {percent} %")?;
+        let port = |of: &UsedPort| {
+            let mut text = format!("{}:{} {}", of.name, of.port, of.path);
+            if let Some(percent) = of.percent.filter(|percent| *percent != 100) {
+                text += &format!(" {percent} %");
             }
-            if let Some(why) = left_out {
-                write!(f, " (left out here: {why})")?;
+            if let Some(why) = &of.left_out {
+                text += &format!(" (left out here: {why})");
             }
-        }
-        if self
-            .ports
-            .iter()
-            .filter_map(|port| port.percent)
-            .any(|percent| percent != 100)
-        {
-            write!(f, " of {}", self.planned.join(" "))
-        } else {
-            Ok(())
+            text
+        };
+        let ports: Vec<String> = self.ports.iter().map(port).collect();
+        match ports.join(", ") {
+            none if none.is_empty() => f.write_str("no NIC of this node that works"),
+            ports if ports.contains(" %") => write!(f, "{ports} of {}", self.planned.join(" ")),
+            ports => f.write_str(&ports),
         }
     }
 }
@@ -165,7 +150,7 @@ fn uses(
         .iter()
         .map(|&(rail, _)| node.rail(rail).clone())
         .collect();
-    let use_of = |(reader, list): (&'static str, List)| {
+    let use_of = |list: List| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
         let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
@@ -174,7 +159,7 @@ fn uses(
         let is_idle =
             list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
-            reader,
+            reader: list.library,
             variable: list.variable,
             whose,
             ports: used(plan, &task.gpus, &list, &planned, admitted),
@@ -226,7 +211,8 @@ fn used(
                 left_out: (list.kind == NicKind::Verbs)
                     .then(|| left_out(&plan.map, &ports[port]))
                     .flatten(),
-                rail: ports[port].clone(),
+                name: ports[port].name.to_string(),
+                port: ports[port].port,
                 path,
                 percent,
             });

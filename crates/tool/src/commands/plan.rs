@@ -2,28 +2,21 @@
 
 mod table;
 
-use super::check;
 use super::drawing::{self, Drawing};
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::{self, GpuEvidence, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls, tell};
 use clap::ArgAction::Append;
-use nic_placement_core::config::releases::Release;
-use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::placement::{Change, GpuUse};
 use nic_placement_core::plan::{TaskPlan, Wish};
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
-use nic_placement_fleet::doctor::{
-    gpus,
-    releases::{name, of_version},
-};
+use nic_placement_fleet::doctor::gpus;
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
-use nic_placement_launch::srun::{self, SrunLine};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::fmt::Write;
@@ -36,7 +29,6 @@ use std::fmt::Write;
 #[command(after_help = "\
 Examples:
   nic-placement plan dgx-h100 -c 14
-  nic-placement plan -- srun -N2 -n16 -c14 --gpus-per-task=1 --exclusive ./train
   nic-placement plan --topology node.json --gpus 0-3 --gpus-per-task 2 --why
   nic-placement plan dgx-h100 -o plan.svg")]
 pub(super) struct PlanCommandOptions {
@@ -50,22 +42,7 @@ pub(super) struct PlanCommandOptions {
     site: Site,
     #[command(flatten)]
     output: Output,
-    /// a line of srun, for its step on idle nodes, by select/cons_tres with CR_Core and task/affinity
-    ///
-    /// Options that change GPUs, CPUs or tasks in a way that is not modelled are refused. Variables of srun are not read.
-    #[arg(last = true, value_name = "SRUN", conflicts_with_all = NOT_BESIDE_A_LINE)]
-    line: Vec<String>,
 }
-
-const NOT_BESIDE_A_LINE: [&str; 7] = [
-    "ntasks",
-    "gpus_per_task",
-    "cpus_per_task",
-    "gpus",
-    "visible",
-    "may_open",
-    "words",
-];
 
 /// The largest `CONFIG_NR_CPUS` of Linux.
 const MOST_CPUS: u32 = 8192;
@@ -98,9 +75,6 @@ struct StepOptions {
     /// ... and may open the device nodes of these GPUs alone, as under a device cgroup (none: of no GPU)
     #[arg(long, value_name = "LIST")]
     may_open: Option<String>,
-    /// the release of Slurm by which a line of srun is judged (default: this node's, else 23.11 or later)
-    #[arg(long, value_name = "RELEASE", requires = "line", value_parser = release)]
-    slurm: Option<&'static Release>,
     /// a variable that the tasks have already; again for more
     #[arg(long, value_name = "NAME=VALUE", action = Append)]
     variable: Vec<String>,
@@ -144,33 +118,14 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         request,
         site,
         output,
-        line,
     } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let line = match line.is_empty() {
-        true => None,
-        false => Some(SrunLine::parse(line).map_err(misunderstood)?),
-    };
-    let mut request = request.clone();
-    if let Some(line) = &line {
-        let words = line.words().unwrap_or_default().split(',');
-        let only_report = ["verbose", "dry-run"];
-        let words = words.filter(|word| !only_report.contains(word));
-        request.words = Some(words.collect::<Vec<_>>().join(","));
-    }
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
-    let (session, tasks) =
-        Session::new(
-            wish,
-            (topology, Vec::new()),
-            None,
-            |wish, node, _| match &line {
-                Some(line) => step_of_line(line, of_step.slurm, node, &mut diagnostics),
-                None => step_of(of_step, &evidence, wish, node),
-            },
-        )?;
+    let (session, tasks) = Session::new(wish, (topology, Vec::new()), None, |wish, node, _| {
+        step_of(of_step, &evidence, wish, node)
+    })?;
     let plan = &session.plan;
     let had = libraries::Evidence {
         present: &present,
@@ -212,31 +167,6 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         }
     }
     shortfalls::verdict("plan", "task", plan, &lacking)
-}
-
-fn step_of_line(
-    line: &SrunLine,
-    release: Option<&Release>,
-    node: &Topology,
-    notes: &mut Vec<Diagnostic>,
-) -> Result<(Step, Vec<Task>), Failure> {
-    let here = || check::release().and_then(|text| of_version(&text));
-    let release = release.or_else(here);
-    let is_later = release.is_none_or(|of| (of.major, of.minor) >= (23, 11));
-    let (step, tasks) = srun::plan(line, node, is_later)?;
-    let nodes = counted((step.total_tasks / step.tasks) as usize, "node");
-    let release = release.map_or("23.11 or later".to_string(), name);
-    let mut said =
-        format!("as by Slurm {release}, cons_tres, CR_Core and task/affinity on {nodes} alone");
-    if line.words().is_none() {
-        said += ", if `--nic-placement` were in the line";
-    }
-    notes.push(Diagnostic::new("srun", said));
-    Ok((step, tasks))
-}
-
-fn release(text: &str) -> Result<&'static Release, &'static str> {
-    of_version(text).ok_or("expected a release of Slurm, as 24.11")
 }
 
 fn step_of(

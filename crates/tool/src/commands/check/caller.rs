@@ -3,7 +3,7 @@
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::nccl::FILES;
-use nic_placement_core::libraries::{self, Evidence, FileText, Present, ReadFile, caveats};
+use nic_placement_core::libraries::{self, Evidence, Present, caveats};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
@@ -13,7 +13,6 @@ use nic_placement_node::discover::Root;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::collections::BTreeSet;
-use std::path::Path;
 
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
@@ -87,9 +86,6 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         },
         ..Task::default()
     };
-    let there = |_: &str| Some(FileText::default());
-    let here = |path: &str| Path::new(path).is_file().then(FileText::default);
-    let read: ReadFile = if is_live { &here } else { &there };
     let evidence = Evidence {
         present,
         read: &|_| None,
@@ -105,7 +101,6 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         is_bound: plan.wish.bind != Bind::None,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
-        read,
     });
     [found, caveats(topology, &given)].concat()
 }
