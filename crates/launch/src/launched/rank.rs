@@ -1,6 +1,5 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
 
-use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::step::{GpuGrant, NODE_NAME, TaskGpus};
@@ -168,7 +167,7 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
             && rank.as_ref().is_some_and(|rank| is_slurms(values, rank)),
         global,
         total: total.unwrap_or(1).max(1),
-        doubt: doubt.or_else(|| misspelt(values)),
+        doubt,
         rank,
     }
 }
@@ -287,18 +286,6 @@ fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
         && launcher.count(values) == Some(1)
         && number(values, FLUX).is_some()
         && fluxs_count(values) != Some(1)
-}
-
-fn misspelt(values: &Present) -> Option<String> {
-    LAUNCHERS.iter().find_map(|LauncherKind { local, .. }| {
-        // `-1` says that there is no launcher
-        let text = values
-            .get(*local)
-            .filter(|text| !text.is_empty() && *text != "-1")?;
-        text.parse::<u32>()
-            .is_err()
-            .then(|| format!("`{local}={}` is no number: ignored", Shown::word(text, 40)))
-    })
 }
 
 fn number(values: &Present, name: &str) -> Option<u32> {

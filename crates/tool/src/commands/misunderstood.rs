@@ -5,7 +5,6 @@ use super::{Failure, ending};
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nic_placement_core::config::Words;
-use nic_placement_launch::step;
 use std::{env, fmt};
 
 /// Commands of version 1.0.
@@ -95,15 +94,14 @@ fn problem(error: &clap::Error) -> String {
         }
         ErrorKind::InvalidValue if value.is_empty() => format!("`{option}` needs a value"),
         ErrorKind::InvalidValue => {
-            let instead = step::instead_of_format(value).filter(|_| option == "--format");
             let known = match option {
                 "--off" | "--only" | "--explain" => {
                     "`nic-placement check --list` lists all".to_string()
                 }
-                _ => instead.unwrap_or_else(|| {
+                _ => {
                     let known = list(error, ContextKind::ValidValue).join(", ");
                     format!("expected one of {known}")
-                }),
+                }
             };
             format!("`{given}`{} {known}", meant(error))
         }

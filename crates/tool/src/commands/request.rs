@@ -16,9 +16,9 @@ use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
-use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::machine_name::machine_named;
-use nic_placement_launch::step::{self, BadWish};
+use nic_placement_launch::step;
 use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
 use nic_placement_process::devices::{self, DeviceFiles};
@@ -109,7 +109,6 @@ impl TypedValueParser for MachineName {
             let word = said.split('=').next().unwrap_or_default();
             name.map(str::to_string).map_err(|why| match said {
                 _ if !is_first => why,
-                "srun" => "`--` comes before it".into(),
                 _ if WORDS.iter().any(|spec| spec.name == word) => {
                     format!("no machine, but a word: `--words {said}`")
                 }
@@ -211,11 +210,8 @@ impl PlanOptions {
             ..Admin::default()
         };
         let words = self.words.as_deref();
-        let mut wish = step::wish(words, admin).map_err(|bad| match bad {
-            BadWish::Word(bad) => misunderstood(bad),
-            BadWish::Nothing => {
-                misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default()))
-            }
+        let mut wish = step::wish(words, admin).map_err(|bad| {
+            misunderstood(format!("`--words {}`: {bad}", words.unwrap_or_default()))
         })?;
         let mut doubts = self.nics.add_to(&mut wish.admin)?;
         doubts.extend(add(&mut wish.admin, more)?);
@@ -281,14 +277,7 @@ pub(super) fn gpus(
     let Some(list) = list else {
         return Ok(topology.gpu_indices().collect());
     };
-    gpus_named(topology, list).map_err(|bad| {
-        let said = format!("`{option} {list}`: {bad}");
-        if matches!(bad, BadGpuList::Written(_)) {
-            misunderstood(said)
-        } else {
-            said.into()
-        }
-    })
+    gpus_named(topology, list).map_err(|bad| misunderstood(format!("`{option} {list}`: {bad}")))
 }
 
 pub(super) struct GpuEvidence {
