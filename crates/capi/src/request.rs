@@ -109,6 +109,7 @@ impl Request {
         for (field, value, most) in [
             ("gpus_per_task", request.gpus_per_task, MAX_TASKS),
             ("cpus_per_task", request.cpus_per_task, MOST_CPUS),
+            ("local_rank", request.local_rank, MAX_TASKS - 1),
             ("local_size", request.local_size, MAX_TASKS),
         ] {
             if let Some(value) = value.filter(|value| *value > most) {
@@ -194,7 +195,7 @@ mod tests {
             let parsed = Request::parse(&format!("{{{head}, {field}}}"));
             parsed
                 .map(|(request, _)| request)
-                .map_err(|failure| failure.to_string())
+                .map_err(|failure| failure.why)
         };
         let tasks = "`tasks`: expected a number, or a list such as";
         for row in [

@@ -236,17 +236,15 @@ fn isolation(checked: &Checked) -> Option<Diagnostic> {
         Some(value) => value.trim() == "0",
         None => checked.fabric == Fabric::IsolatedRails,
     };
-    let text = match checked.value(PXN_LEVEL) {
-        _ if stays_on_rail => {
-            "each task sees its own GPU alone, so NCCL counts all as GPU 0, and with `NCCL_CROSS_NIC=0` sends all messages \
-             between tasks through one NIC: try `--gpu-bind=none`"
-        }
+    let or_level = match checked.value(PXN_LEVEL) {
+        _ if stays_on_rail => "",
         Some("0") => return None,
-        _ => {
-            "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
-             try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`"
-        }
+        _ => ", or `NCCL_P2P_PXN_LEVEL=0`",
     };
+    let text = format!(
+        "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
+         try `--gpu-bind=none`{or_level}"
+    );
     Some(Diagnostic::new("GPU isolation", text))
 }
 
