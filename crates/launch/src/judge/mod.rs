@@ -111,7 +111,7 @@ fn doubts(checked: &Checked, list: &List, value: &str) -> Vec<String> {
         let others: Vec<&str> = admitted
             .iter()
             .map(|port| port.name.as_str())
-            .filter(|name| *name != entry)
+            .filter(|name| Some(*name) != entry.split(':').next())
             .collect();
         if is_interface || is_unknown && admitted.is_empty() {
             None

@@ -136,6 +136,7 @@ fn a_value_that_the_library_takes_otherwise_is_named() {
         "UCX_NET_DEVICES=mlx5_10:1, mlx5_1:1,eth0 | ` mlx5_1:1` names no port",
         // a prefix
         "NCCL_IB_HCA=mlx5_1 | `mlx5_1` also means mlx5_10, which",
+        "NCCL_IB_HCA=mlx5_1:1 | `mlx5_1:1` also means mlx5_10, which",
         "NCCL_IB_HCA=^mlx5_1 | `mlx5_1` also means mlx5_10, which | leaves no NIC",
         // names that mean no device here
         "NCCL_IB_HCA==mlx5_1,mlx5_9:1 | `mlx5_9:1` names no port",

@@ -73,9 +73,12 @@ impl fmt::Display for Use {
             text
         };
         let ports: Vec<String> = self.ports.iter().map(port).collect();
+        let is_other = |of: &UsedPort| of.percent.is_some_and(|percent| percent != 100);
         match ports.join(", ") {
             none if none.is_empty() => f.write_str("no NIC of this node that works"),
-            ports if ports.contains(" %") => write!(f, "{ports} of {}", self.planned.join(" ")),
+            ports if self.ports.iter().any(is_other) => {
+                write!(f, "{ports} of {}", self.planned.join(" "))
+            }
             ports => f.write_str(&ports),
         }
     }
