@@ -128,7 +128,7 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
         .filter(|_| local_rank.is_none())
         .map(|launcher| launcher.local);
     // to be the only one says nothing
-    let gave_it = |launcher: &&Launcher| {
+    let gave_it = |launcher: &&Numbers| {
         launcher.local != SLURM
             && rank.as_ref().is_some_and(|rank| {
                 rank.of.is_some_and(|of| of > 1)
@@ -136,7 +136,7 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
             })
     };
     let (global, total) = match innermost {
-        Some(Launcher {
+        Some(Numbers {
             world: [Some(global), total],
             ..
         }) => (*global, *total),
@@ -172,17 +172,17 @@ pub fn has_brought_a_node(values: &Present) -> bool {
 }
 
 /// Numbers that a launcher gives; the innermost is the first.
-struct Launcher {
+struct Numbers {
     local: &'static str,
     number: u32,
     count: Option<u32>,
     world: [Option<u32>; 2],
 }
 
-fn launchers(values: &Present) -> Vec<Launcher> {
+fn launchers(values: &Present) -> Vec<Numbers> {
     let is_slurms_task = is_slurms_task(values);
     let launcher = |&(local, counts, world): &(&'static str, &[&str], [&str; 2])| {
-        let launcher = Launcher {
+        let launcher = Numbers {
             local,
             number: number(values, local)?,
             count: match local {
@@ -215,7 +215,7 @@ fn is_slurms_task(values: &Present) -> bool {
 /// container's starter may repeat the number without it, as Pyxis for images of PyTorch (`RANK`
 /// and `LOCAL_RANK`), and scripts with `export LOCAL_RANK=$SLURM_LOCALID`.  A count of 1 says
 /// nothing: what that process started begins at 0 too.
-fn count_of_another(own: u32, launchers: &[Launcher]) -> Option<u32> {
+fn count_of_another(own: u32, launchers: &[Numbers]) -> Option<u32> {
     let same = launchers.iter().filter(|launcher| launcher.number == own);
     same.filter_map(|launcher| launcher.count)
         .find(|&of| of > own.max(1))
@@ -236,7 +236,7 @@ fn are_slurms(values: &Present) -> bool {
 /// True if this launcher started Flux's broker as the node's only process, and Flux this one.
 /// Flux takes `PALS_*`, `PMI_*` and `SLURM_*` from its programs' environment (flux-core,
 /// src/broker/runat.c) and leaves these.
-fn started_brokers(values: &Present, launcher: &Launcher) -> bool {
+fn started_brokers(values: &Present, launcher: &Numbers) -> bool {
     MPIS.contains(&launcher.local)
         && launcher.count == Some(1)
         && number(values, FLUX).is_some()
