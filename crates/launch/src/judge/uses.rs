@@ -3,7 +3,7 @@
 
 use super::lists::{LISTS, List};
 use nic_placement_core::libraries::Present;
-use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex, Variable};
+use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::Paths;
 use nic_placement_core::topology::{GpuIndex, NicKind, PathType};
@@ -12,23 +12,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Whose {
-    User,
-    /// the admin's, by `set=`
-    Admin,
-    /// a configuration file's of the library
-    File,
-}
-
 #[derive(Serialize)]
 pub struct Use {
     #[serde(rename = "library")]
     pub reader: &'static str,
     pub variable: &'static str,
-    #[serde(rename = "list_of")]
-    pub whose: Whose,
+    /// `user`; `admin`, by `set=`; or `file`, a configuration file of the library
+    pub list_of: &'static str,
     /// the ports, best first
     #[serde(rename = "nics")]
     pub ports: Vec<UsedPort>,
@@ -108,55 +98,35 @@ pub fn others(uses: &[Use]) -> String {
         .collect()
 }
 
-fn uses(
-    plan: &Plan,
-    TaskPlan {
-        placement: task,
-        variables,
-        ..
-    }: &TaskPlan,
-    present: &Present,
-) -> Vec<Use> {
-    let Plan {
-        node: topology,
-        map: node,
-        wish,
-        ..
-    } = plan;
-    let is_admins = |name: &str| {
-        wish.admin
-            .templates
-            .iter()
-            .any(|template| template.name() == name)
-    };
+fn uses(plan: &Plan, of_task: &TaskPlan, present: &Present) -> Vec<Use> {
+    let (topology, task) = (&plan.node, &of_task.placement);
     let value_of = |name: &str| {
-        let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
-            Some(Variable {
-                of_file: Some(value),
-                ..
-            }) => (value, Whose::File),
-            Some(Variable {
-                change: Change::Set(value),
-                ..
-            }) if is_admins(name) => (value, Whose::Admin),
-            Some(Variable {
-                change: Change::KeepUsers(value),
-                ..
-            }) => (value, Whose::User),
+        let mut templates = plan.wish.admin.templates.iter();
+        let variable = of_task
+            .variables
+            .iter()
+            .find(|variable| variable.name == name);
+        let (value, list_of) = match variable.map(|variable| (&variable.of_file, &variable.change))
+        {
+            None => (present.get(name)?, "user"),
+            Some((Some(value), _)) => (value, "file"),
+            Some((None, Change::KeepUsers(value))) => (value, "user"),
+            Some((None, Change::Set(value))) if templates.any(|of| of.name() == name) => {
+                (value, "admin")
+            }
             Some(_) => return None,
-            None => (present.get(name)?, Whose::User),
         };
-        Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
+        Some((value.as_str(), list_of)).filter(|(value, _)| !value.is_empty())
     };
     let planned: Vec<Rail> = task
         .rails
         .iter()
-        .map(|&(rail, _)| node.rail(rail).clone())
+        .map(|&(rail, _)| plan.map.rail(rail).clone())
         .collect();
     let use_of = |list: List| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
-        let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
+        let (value, list_of) = value_of(list.variable).filter(|_| is_about_this_node)?;
         let admitted = list.admitted(value, topology);
         // a list that filters nothing is as good as none
         let is_idle =
@@ -164,7 +134,7 @@ fn uses(
         (!is_idle).then(|| Use {
             reader: list.library,
             variable: list.variable,
-            whose,
+            list_of,
             ports: used(plan, &task.gpus, &list, &planned, admitted),
             planned: planned.iter().map(ToString::to_string).collect(),
         })
