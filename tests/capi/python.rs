@@ -163,7 +163,6 @@ tell('process', words='fastest', **dgx)
 tell('process', local_rank=4096, **dgx)
 tell('process', arguments=['colour=red'])
 tell('map', map='toml', **dgx)
-tell('map', map='openmpi', **dgx)
 tell('map', host='n1', words='bind=numa', **dgx)
 tell('map', arguments=['exclude=*'], map='sglang', **dgx)
 tell('plan', node={{'topology': {{'format': 'nic-placement topology', 'version': 9}}}})
@@ -178,17 +177,16 @@ tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
         "2 `words`: ",
         "2 `words`: plans nothing",
         "2 `arguments`: `colour=red`: unknown argument",
-        "2 invalid value: `4097`, expected `tasks`",
-        "2 invalid value: `-1`, expected `tasks`",
+        "2 4097 tasks: expected 1 to 4096",
+        "2 `tasks`: expected a number",
         "2 9 tasks of 1 GPU each",
         "2 `task`: there is no task 8",
         "2 `tasks`: GPU 1 is not among",
         "2 `cpus`: ",
         "2 `words`: unknown word `fastest`",
-        "2 invalid value: `4096`, expected `local_rank`",
+        "2 `local_rank`: 4096, expected 4095 at most",
         "2 `arguments`: `colour=red`: unknown argument",
         "2 `map`: no format is called so",
-        "2 `map`: `mpirun --bind-to none nic-placement exec -- PROGRAM` places each rank",
         "answered",
         "4 GPU 0 has no NIC",
         "2 ",

@@ -44,7 +44,7 @@ fn block(name: &str, style: Style) -> String {
         "system" | "node" | "machines" | "libraries" => support::block(name),
         "interfaces" => interfaces::table(),
         "launchers" => launchers(),
-        "binds-again" => rebinding(|row| row.when != "nics"),
+        "binds-again" => rebinding(|row| !["nics", "verbs"].contains(&row.when)),
         "chooses-again" => rebinding(|row| row.when == "nics"),
         unknown => panic!("there is no generated block `{unknown}`"),
     }

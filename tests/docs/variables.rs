@@ -5,7 +5,7 @@ use nic_placement_core::libraries::names::is_name;
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::libraries::{self, marker};
 use nic_placement_core::step::program::READ;
-use nic_placement_launch::judge::{DOUBTS, lists::LISTS, rebinding::rows};
+use nic_placement_launch::judge::{lists::LISTS, rebinding::rows};
 use std::collections::BTreeSet;
 
 /// The names of variables between backquotes.
@@ -25,13 +25,9 @@ fn the_page_of_variables_names_those_of_the_libraries_and_no_other() {
         .split_once("### What nothing tells of")
         .expect("the section");
     let page = before.to_string() + rest.split_once("\n## ").expect("a section behind it").1;
-    let lists = LISTS.into_iter().map(|(_, list)| list.variable);
-    let doubts = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
-    let doubts = doubts.flat_map(|(variables, _)| variables.split_whitespace());
+    let lists = LISTS.into_iter().map(|list| list.variable);
     let rebinding = rows().flat_map(|row| row.names());
-    let judged = lists
-        .chain(doubts)
-        .chain(rebinding.filter(|name| is_variable_name(name)));
+    let judged = lists.chain(rebinding.filter(|name| is_variable_name(name)));
     let known = libraries::variables()
         .chain(libraries::evidence())
         .chain(["CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"])

@@ -25,17 +25,19 @@ use nic_placement_process::devices;
 use nic_placement_process::files::{self, UsersFiles};
 use nic_placement_process::session::Session;
 use nic_placement_sys as sys;
-use std::borrow::Cow;
 use std::ffi::OsString;
 
 /// The plan of a step on a node: `nic-placement plan --json`.
 pub fn plan(request: &str) -> Result<String, Failure> {
-    let (request, described) = Request::parse(request)?;
-    let (session, mut tasks, doubts) = session(&request, described)?;
-    let plan = &plan_here(&session, &mut tasks);
-    let findings = [doubts, session.findings(plan)].concat();
-    let (placed, uses) = all(&request, plan, &tasks);
-    Ok(answers::plan(plan, &placed, &uses, &findings))
+    with_plan(request, |request, plan, tasks, findings| {
+        // a file system that does not answer is waited for once
+        let files = UsersFiles::default();
+        let tasks = tasks.iter().map(|task| {
+            let (placed, uses) = placed(request, plan, task, &files);
+            answers::task_of(plan, &placed, &uses)
+        });
+        Ok(answers::plan(plan, tasks.collect(), &findings))
+    })
 }
 
 /// Which NICs each GPU has: `nic-placement map`.
@@ -44,16 +46,8 @@ pub fn map(request: &str) -> Result<String, Failure> {
     let write = match &request.map {
         None => FORMATS[0].1,
         Some(word) => formats::named(word).ok_or_else(|| {
-            let known = || {
-                format!(
-                    "no format is called so; known: {}",
-                    FORMATS.map(|(word, ..)| word).join(", ")
-                )
-            };
-            Failure::request(format!(
-                "`map`: {}",
-                step::instead_of_format(word).unwrap_or_else(known)
-            ))
+            let known = FORMATS.map(|(word, ..)| word).join(", ");
+            Failure::request(format!("`map`: no format is called so; known: {known}"))
         })?,
     };
     let (wish, _) = wish(&request)?;
@@ -101,13 +95,39 @@ fn of_one(
     request: &str,
     answer: impl FnOnce(Form, &Plan, &TaskPlan, &[Use], Vec<Diagnostic>) -> String,
 ) -> Result<String, Failure> {
+    with_plan(request, |request, plan, tasks, findings| {
+        let (id, count) = (request.task.unwrap_or(0), tasks.len());
+        let task = tasks.get(id as usize).ok_or_else(|| {
+            let why = format!("`task`: there is no task {id}, the step has {count} here");
+            Failure::request(why)
+        })?;
+        let (placed, uses) = placed(request, plan, task, &UsersFiles::default());
+        Ok(answer(request.form, plan, &placed, &uses, findings))
+    })
+}
+
+/// An answer about the plan as this process can carry it out, for tasks that know what they may not open.
+fn with_plan(
+    request: &str,
+    answer: impl FnOnce(&Request, &Plan, &[Task], Vec<Diagnostic>) -> Result<String, Failure>,
+) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let (session, mut tasks, doubts) = session(&request, described)?;
-    let plan = &plan_here(&session, &mut tasks);
-    let task = one(&request, &tasks)?;
-    let (placed, uses) = placed(&request, plan, task, &UsersFiles::default());
-    let findings = [doubts, session.findings(plan)].concat();
-    Ok(answer(request.form, plan, &placed, &uses, findings))
+    let (wish, doubts) = wish(&request)?;
+    let (session, mut tasks) = session_of(wish, described, |_, node, _| {
+        // a launcher hands on no more than it has itself
+        let cpus = match request.is_here {
+            true => sys::affinity().unwrap_or_default(),
+            false => node.cpus(),
+        };
+        let step = request.step(node, cpus)?.step(node);
+        step.map_err(Failure::request)
+    })?;
+    let (plan, denied_nics) = session.plan_here(false);
+    for task in &mut tasks {
+        task.denied_nics.clone_from(&denied_nics);
+    }
+    let findings = [doubts, session.findings(&plan)].concat();
+    answer(&request, &plan, &tasks, findings)
 }
 
 /// What becomes of the process that asks, as `nic-placement exec` places a program.
@@ -223,44 +243,6 @@ fn is_carried_out(plan: &TaskPlan, before: &Devices, present: &Present) -> bool 
     !plan.placement.moves && plan.variables.iter().all(has)
 }
 
-fn session(
-    request: &Request,
-    described: Option<Described>,
-) -> Result<(Session, Vec<Task>, Vec<Diagnostic>), Failure> {
-    let (wish, doubts) = wish(request)?;
-    let (session, tasks) = session_of(wish, described, |_, node, _| {
-        // a launcher hands on no more than it has itself
-        let cpus = match request.is_here {
-            true => sys::affinity().unwrap_or_default(),
-            false => node.cpus(),
-        };
-        request
-            .step(node, cpus)?
-            .step(node)
-            .map_err(Failure::request)
-    })?;
-    Ok((session, tasks, doubts))
-}
-
-/// The plan as this process can carry it out; the tasks then know what they may not open.
-fn plan_here<'s>(session: &'s Session, tasks: &mut [Task]) -> Cow<'s, Plan> {
-    let (plan, denied_nics) = session.plan_here(false);
-    for task in tasks {
-        task.denied_nics.clone_from(&denied_nics);
-    }
-    plan
-}
-
-fn one<'t>(request: &Request, tasks: &'t [Task]) -> Result<&'t Task, Failure> {
-    let (id, count) = (request.task.unwrap_or(0), tasks.len());
-    let task = tasks.get(id as usize);
-    task.ok_or_else(|| {
-        Failure::request(format!(
-            "`task`: there is no task {id}, the step has {count} here"
-        ))
-    })
-}
-
 fn placed<'p>(
     request: &'p Request,
     plan: &'p Plan,
@@ -278,28 +260,6 @@ fn placed<'p>(
     );
     let uses = uses::tell(plan, &mut placed, present);
     (placed, uses)
-}
-
-/// Every task, without the values that it keeps: a plan does not tell them, and thousands of tasks may have a megabyte each.
-fn all<'p>(
-    request: &'p Request,
-    plan: &'p Plan,
-    tasks: &[Task],
-) -> (Vec<TaskPlan<'p>>, Vec<Vec<Use>>) {
-    let without_kept = |(mut task, uses): (TaskPlan<'p>, Vec<Use>)| {
-        for variable in &mut task.variables {
-            if let Change::KeepUsers(value) = &mut variable.change {
-                *value = String::new();
-            }
-        }
-        (task, uses)
-    };
-    // a file system that does not answer is waited for once
-    let files = UsersFiles::default();
-    tasks
-        .iter()
-        .map(|task| without_kept(placed(request, plan, task, &files)))
-        .unzip()
 }
 
 fn admin(request: &Request) -> Result<(Admin, Vec<Diagnostic>), Failure> {
@@ -363,30 +323,6 @@ fn of_user(request: &Request, files: &UsersFiles, path: &str) -> Option<FileText
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tasks_of_a_plan_hold_no_copy_of_what_the_launcher_set() {
-        let list = "mlx5_0,".repeat(10_000);
-        let request = format!(
-            r#"{{"format": "nic-placement request", "version": 1, "node": {{"machine": "dgx-h100"}}, "tasks": 4,
-            "environment": {{"NCCL_IB_HCA": "{list}", "UCX_NET_DEVICES": "{list}"}}}}"#
-        );
-        let (request, described) = Request::parse(&request).unwrap();
-        let (session, tasks, _) = session(&request, described).unwrap();
-        let kept = |task: &TaskPlan| -> Vec<usize> {
-            let kept = task
-                .variables
-                .iter()
-                .filter_map(|variable| match &variable.change {
-                    Change::KeepUsers(value) => Some(value.len()),
-                    _ => None,
-                });
-            kept.collect()
-        };
-        for task in all(&request, &session.plan, &tasks).0 {
-            assert_eq!(kept(&task), [0, 0]);
-        }
-    }
 
     #[test]
     fn a_request_chooses_no_slurm_conf_for_root() {

@@ -3,7 +3,6 @@
 //! The one file here that may hold `unsafe`: it turns a caller's pointers into bytes, and an answer into a pointer.  Nothing
 //! is kept from one call to the next, so calls from several threads do not meet.  What is `pub` here and no function of the
 //! header is for the fuzz targets, which drive the calls without pointers.
-#![warn(missing_docs)]
 
 pub mod calls;
 pub mod failure;
@@ -20,11 +19,9 @@ const VERSION: &CStr =
         Err(_) => c"",
     };
 
-/// A function of the header that answers a request.
+/// The functions of the header that answer a request.
 macro_rules! answers {
-    ($(#[$document:meta])* $name:ident by $call:path) => {
-        $(#[$document])*
-        ///
+    ($($name:ident $call:path,)*) => {$(
         /// # Safety
         ///
         /// `request` is NULL or points to `length` bytes that no thread writes to during the call; `answer` is NULL or points to a
@@ -34,32 +31,17 @@ macro_rules! answers {
             // SAFETY: a pointer of C's is needed here, and the caller promises what `call` wants.
             unsafe { call($call, request, length, answer) }
         }
-    };
+    )*};
 }
 
-answers!(
-    /// The plan of a step on a node.
-    nic_placement_plan by calls::plan
-);
-answers!(
-    /// Which NICs each GPU has.
-    nic_placement_map by calls::map
-);
-answers!(
-    /// One task's placement.
-    nic_placement_task by calls::task
-);
-answers!(
-    /// The changes to one task's environment.
-    nic_placement_render by calls::render
-);
-answers!(
-    /// What becomes of the process that asks.
-    nic_placement_process by calls::process
-);
+answers! {
+    nic_placement_plan calls::plan,
+    nic_placement_map calls::map,
+    nic_placement_task calls::task,
+    nic_placement_render calls::render,
+    nic_placement_process calls::process,
+}
 
-/// Gives an answer back.
-///
 /// # Safety
 ///
 /// `answer` is NULL or what one of the calls above wrote, given back once.
@@ -71,7 +53,6 @@ pub unsafe extern "C" fn nic_placement_free(answer: *mut c_char) {
     }
 }
 
-/// The library's version.
 #[unsafe(no_mangle)]
 pub extern "C" fn nic_placement_version() -> *const c_char {
     VERSION.as_ptr()

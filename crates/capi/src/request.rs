@@ -10,7 +10,6 @@ use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{GpuSplit, MAX_TASKS, StepRequest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 const FORMAT: &str = "nic-placement request";
@@ -36,13 +35,7 @@ pub(crate) struct Request {
     pub(crate) arguments: Vec<String>,
     pub(crate) words: Option<String>,
     gpus: Option<String>,
-    #[serde(rename = "tasks")]
-    _tasks: Option<IgnoredAny>,
-    /// how many, or the GPUs of each
-    #[serde(skip)]
-    tasks: Option<u32>,
-    #[serde(skip)]
-    lists: Option<Vec<Task>>,
+    tasks: Option<Tasks>,
     gpus_per_task: Option<u32>,
     cpus_per_task: Option<u32>,
     cpus: Option<String>,
@@ -86,38 +79,20 @@ struct Task {
     gpus: String,
 }
 
-/// The beginning of a request, and its numbers, which a misfit names with their bounds: serde's own message names no field.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "`tasks`: expected a number, or a list such as `[{\"gpus\": \"0\"}]`"
+)]
+enum Tasks {
+    Number(u32),
+    Each(Vec<Task>),
+}
+
 #[derive(Deserialize)]
 struct Header {
     format: Option<String>,
     version: Option<u32>,
-    tasks: Option<Value>,
-    gpus_per_task: Option<Value>,
-    cpus_per_task: Option<Value>,
-    task: Option<Value>,
-    local_rank: Option<Value>,
-    local_size: Option<Value>,
-}
-
-fn number(
-    field: &str,
-    value: &Option<Value>,
-    least: u32,
-    most: u32,
-) -> Result<Option<u32>, Failure> {
-    let Some(value) = value else { return Ok(None) };
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    let number = number.filter(|number| (least..=most).contains(number));
-    if number.is_some() {
-        return Ok(number);
-    }
-    let or_list = match field {
-        "tasks" => ", or a list such as `[{\"gpus\": \"0\"}]`",
-        _ => "",
-    };
-    Err(Failure::request(format!(
-        "invalid value: `{value}`, expected `{field}` to be a number from {least} to {most}{or_list}"
-    )))
 }
 
 impl Request {
@@ -130,21 +105,17 @@ impl Request {
                 "expected `\"format\": \"{FORMAT}\", \"version\": {VERSION}`"
             )));
         }
-        for (field, value, most) in [
-            ("gpus_per_task", &header.gpus_per_task, MAX_TASKS),
-            ("cpus_per_task", &header.cpus_per_task, MOST_CPUS),
-            ("task", &header.task, MAX_TASKS - 1),
-            ("local_rank", &header.local_rank, MAX_TASKS - 1),
-            ("local_size", &header.local_size, MAX_TASKS),
-        ] {
-            number(field, value, 0, most)?;
-        }
         let mut request: Request = serde_json::from_str(text).map_err(Failure::request)?;
-        match header.tasks {
-            Some(list @ Value::Array(_)) => {
-                request.lists = serde_json::from_value(list).map_err(Failure::request)?;
+        for (field, value, most) in [
+            ("gpus_per_task", request.gpus_per_task, MAX_TASKS),
+            ("cpus_per_task", request.cpus_per_task, MOST_CPUS),
+            ("local_rank", request.local_rank, MAX_TASKS - 1),
+            ("local_size", request.local_size, MAX_TASKS),
+        ] {
+            if let Some(value) = value.filter(|value| *value > most) {
+                let why = format!("`{field}`: {value}, expected {most} at most");
+                return Err(Failure::request(why));
             }
-            tasks => request.tasks = number("tasks", &tasks, 1, MAX_TASKS)?,
         }
         let described = request.node.take();
         request.is_here = described.is_none();
@@ -161,38 +132,35 @@ impl Request {
 
     /// The step on this node; `cpus` are those where the request does not say.
     pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<StepRequest, Failure> {
-        let split = match (&self.lists, self.gpus_per_task) {
-            (Some(_), Some(_)) => {
+        let said = self.gpus.as_ref().map(|_| self.gpus(topology));
+        let (split, gpus) = match (&self.tasks, self.gpus_per_task) {
+            (Some(Tasks::Each(_)), Some(_)) => {
                 return Err(Failure::request(
                     "`gpus_per_task`: the list in `tasks` says it already",
                 ));
             }
-            (Some(tasks), None) => {
+            (Some(Tasks::Each(tasks)), None) => {
                 let lists = tasks.iter().map(|task| match task.gpus.as_str() {
                     "" => Ok(Vec::new()),
                     list => listed("tasks", list, topology),
                 });
-                GpuSplit::Listed(lists.collect::<Result<_, _>>()?)
+                let lists: Vec<Vec<GpuIndex>> = lists.collect::<Result<_, _>>()?;
+                let named: BTreeSet<GpuIndex> = lists.iter().flatten().copied().collect();
+                let gpus = said
+                    .transpose()?
+                    .unwrap_or_else(|| named.iter().copied().collect());
+                if let Some(gpu) = named.iter().find(|gpu| !gpus.contains(gpu)) {
+                    return Err(Failure::request(format!(
+                        "`tasks`: GPU {gpu} is not among the step's `gpus`"
+                    )));
+                }
+                (GpuSplit::Listed(lists), gpus)
             }
-            (None, each) => each.map_or(GpuSplit::All, GpuSplit::Each),
+            (_, each) => (
+                each.map_or(GpuSplit::All, GpuSplit::Each),
+                self.gpus(topology)?,
+            ),
         };
-        let gpus = match (&self.gpus, &split) {
-            (None, GpuSplit::Listed(lists)) => {
-                let gpus: BTreeSet<GpuIndex> = lists.iter().flatten().copied().collect();
-                gpus.into_iter().collect()
-            }
-            _ => self.gpus(topology)?,
-        };
-        let lists = if let GpuSplit::Listed(lists) = &split {
-            lists.as_slice()
-        } else {
-            &[]
-        };
-        if let Some(gpu) = lists.iter().flatten().find(|gpu| !gpus.contains(gpu)) {
-            return Err(Failure::request(format!(
-                "`tasks`: GPU {gpu} is not among the step's `gpus`"
-            )));
-        }
         let own_cpus = self.cpus.as_deref().map(CpuSet::from_list).transpose();
         let cpus = own_cpus
             .map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?
@@ -201,7 +169,10 @@ impl Request {
             starter: Starter::Launcher,
             gpus,
             split,
-            tasks: self.tasks,
+            tasks: match self.tasks {
+                Some(Tasks::Number(tasks)) => Some(tasks),
+                _ => None,
+            },
             cpus_per_task: self.cpus_per_task,
             cpus,
             alone_on_node: self.alone_on_node,
@@ -218,22 +189,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_does_not_fit_is_told_with_its_field_and_what_is_allowed() {
+    fn a_number_that_does_not_fit_is_told_with_what_is_allowed() {
         let parse = |field: &str| {
             let head = r#""format": "nic-placement request", "version": 1"#;
             let parsed = Request::parse(&format!("{{{head}, {field}}}"));
             parsed
                 .map(|(request, _)| request)
-                .map_err(|failure| failure.to_string())
+                .map_err(|failure| failure.why)
         };
-        let tasks = "expected `tasks` to be a number from 1 to 4096,";
+        let tasks = "`tasks`: expected a number, or a list such as";
         for row in [
-            &format!(r#""tasks": -1 | `-1` | {tasks}"#),
-            &format!(r#""tasks": "8" | `"8" | {tasks}"#),
-            r#""tasks": [{"gpu": "0"}] | unknown field `gpu` | expected `gpus`"#,
-            r#""gpus_per_task": 1.5 | `1.5` | a number from 0 to 4096"#,
-            r#""cpus_per_task": [2] | `[2]` | a number from 0 to 8192"#,
-            r#""task": 4096 | `4096` | a number from 0 to 4095"#,
+            &format!(r#""tasks": -1 | {tasks}"#),
+            &format!(r#""tasks": "8" | {tasks}"#),
+            &format!(r#""tasks": [{{"gpu": "0"}}] | {tasks}"#),
+            r#""gpus_per_task": 1.5 | floating point `1.5` | expected u32"#,
+            r#""gpus_per_task": 4097 | `gpus_per_task`: 4097 | 4096 at most"#,
+            r#""cpus_per_task": 8193 | `cpus_per_task`: 8193 | 8192 at most"#,
+            r#""task": -1 | `-1` | expected u32"#,
         ] {
             let mut cells = row.split(" | ");
             let failure = parse(cells.next().unwrap()).err().unwrap();
@@ -241,7 +213,7 @@ mod tests {
         }
         let request =
             parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();
-        assert!(request.lists.is_some_and(|tasks| tasks.len() == 1));
+        assert!(matches!(request.tasks, Some(Tasks::Each(tasks)) if tasks.len() == 1));
         let numbers = (request.task, request.gpus_per_task, request.cpus_per_task);
         assert_eq!(numbers, (Some(0), None, None));
     }

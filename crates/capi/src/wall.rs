@@ -56,8 +56,8 @@ pub fn told(answered: Result<String, Failure>) -> (c_int, CString) {
     match answered {
         Ok(text) => (0, c_text(text)),
         Err(failure) => (
-            failure.status(),
-            c_text(Shown::message(&failure.to_string(), MAX_WHY).to_string()),
+            failure.kind as c_int,
+            c_text(Shown::message(&failure.why, MAX_WHY).to_string()),
         ),
     }
 }

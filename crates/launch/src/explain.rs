@@ -4,28 +4,33 @@
 //! moved there, in the first respect that the solver compares.  Under the other policies it names the rule that leaves the
 //! NIC out.
 
-use nic_placement_core::placement::{NodePlacement, RailIndex, RailUse};
+use nic_placement_core::placement::{RailIndex, RailUse};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::explain::loss;
 use nic_placement_core::policy::{Paths, RailSet};
-use nic_placement_core::topology::{GpuIndex, PathType, Topology};
-use nic_placement_core::wish::{Policy, Wish};
+use nic_placement_core::topology::{GpuIndex, PathType};
+use nic_placement_core::wish::Policy;
+use serde::Serialize;
 
 /// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Serialize)]
 pub struct Pair {
-    pub gpu: GpuIndex,
+    #[serde(rename = "name")]
     pub nic: String,
     /// `None` if the NIC as a whole may not be chosen
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u8>,
     /// `None` if the NIC has no PCI function
     pub path: Option<PathType>,
     /// the unshared path's bandwidth in Mbit/s; `None` if no rate is known or the NIC may not be chosen
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub alone_mbps: Option<u64>,
     /// Mbit/s; `None` if the GPU did not get the NIC
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub share_mbps: Option<u64>,
     pub users: usize,
     pub chosen: bool,
+    #[serde(rename = "reason")]
     pub why: String,
 }
 
@@ -38,30 +43,19 @@ pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
     (450, 850),
 ];
 
-pub trait Explain {
-    /// As [`pairs`].
-    fn explain(&self, gpu: GpuIndex) -> Vec<Pair>;
-}
-
-impl Explain for Plan {
-    fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
-        pairs(&self.node, &self.map, &self.wish, gpu)
-    }
-}
-
 /// Its own NICs, then the others in rail order, then those that may not be chosen.
-pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
+pub fn explain(plan: &Plan, gpu: GpuIndex) -> Vec<Pair> {
+    let (node, map) = (&*plan.node, &plan.map);
     let rails_of: Vec<RailSet> = map
         .gpus
         .iter()
         .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
         .collect();
-    let ways = Paths::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
+    let ways = Paths::for_answer(node, &map.rails, &plan.wish.admin.through, &rails_of);
     let own = &map.gpu(gpu).choices;
     let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);
     let mut answer = ways.answer(rails_of);
     let mut pair = |rail: RailIndex, choice: Option<&RailUse>| Pair {
-        gpu,
         nic: map.rail(rail).name.to_string(),
         port: Some(map.rail(rail).port),
         path: Some(ways.kind(gpu, rail)),
@@ -90,7 +84,6 @@ pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -
         let nic = node.nic_index(&excluded.name);
         let address = nic.and_then(|nic| node.nic(nic).address);
         Pair {
-            gpu,
             nic: excluded.name.to_string(),
             port: excluded.port,
             path: address.map(|address| node.path_type(node.gpu(gpu).address, address)),

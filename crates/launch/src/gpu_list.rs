@@ -2,52 +2,34 @@
 
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
-use std::fmt;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BadGpuList {
-    Written(String),
-    Absent(String),
-}
-
-impl fmt::Display for BadGpuList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (BadGpuList::Written(why) | BadGpuList::Absent(why)) = self;
-        f.write_str(why)
-    }
-}
 
 /// GPUs of a list such as `0-3,5` or PCI addresses, in the order given.
-pub fn gpus_named(node: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
+pub fn gpus_named(node: &Topology, list: &str) -> Result<Vec<GpuIndex>, String> {
     let (name, count) = (&node.name, node.gpus.len());
     let mut gpus: Vec<GpuIndex> = Vec::new();
     for word in list.split(',').map(str::trim) {
         if word.is_empty() {
             let list = Shown::word(list, 40);
-            return Err(BadGpuList::Written(format!(
+            return Err(format!(
                 "the list `{list}` has an empty word: expected a list such as `0-3,5`, or PCI addresses"
-            )));
+            ));
         }
         let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = node.gpu_index(address);
-            vec![gpu.ok_or_else(|| {
-                BadGpuList::Absent(format!("no GPU of `{name}` has the address `{word}`"))
-            })?]
+            vec![gpu.ok_or_else(|| format!("no GPU of `{name}` has the address `{word}`"))?]
         } else {
             Bitmap::from_list(word)
-                .map_err(|bad| BadGpuList::Written(format!("{bad}, or PCI addresses")))?
+                .map_err(|bad| format!("{bad}, or PCI addresses"))?
                 .iter()
                 .map(|index| GpuIndex(index as usize))
                 .collect()
         };
         for gpu in found {
             if gpu.0 >= count {
-                return Err(BadGpuList::Absent(format!(
-                    "no GPU {gpu}, `{name}` has {count}"
-                )));
+                return Err(format!("no GPU {gpu}, `{name}` has {count}"));
             }
             if gpus.contains(&gpu) {
-                return Err(BadGpuList::Written(format!("GPU {gpu} is named twice")));
+                return Err(format!("GPU {gpu} is named twice"));
             }
             gpus.push(gpu);
         }

@@ -1,13 +1,12 @@
 //! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
 
 use crate::gpus;
-use nic_placement_core::config::{Admin, BadWord, Words};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{Access, GpuGrant, Starter, Step, Task, TaskGpus};
 use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
@@ -34,62 +33,60 @@ pub struct StepRequest {
     pub alone_on_node: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BadStep {
-    /// none, or more than [`MAX_TASKS`]
-    Tasks(u32),
-    /// `(kind, tasks, each task's, the step's)`
-    TooFew(&'static str, u32, u32, usize),
-}
-
-impl fmt::Display for BadStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadStep::Tasks(count) => write!(f, "{count} tasks: expected 1 to {MAX_TASKS}"),
-            BadStep::TooFew(kind, count, each, has) => {
-                let wanted = u64::from(*count) * u64::from(*each);
-                let tasks = counted(*count as usize, "task");
-                let each = counted(*each as usize, kind);
-                write!(
-                    f,
-                    "{tasks} of {each} each need {wanted} {kind}s, the allocation has {has}"
-                )
-            }
-        }
-    }
-}
-
 impl StepRequest {
-    pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
+    pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), String> {
         let count = self.count()?;
         let step = Step {
             starter: self.starter,
             tasks: count,
-            uncounted: false,
             total_tasks: count,
             gpus: (!self.gpus.is_empty()).then(|| gpus::slurms_numbers(node, &self.gpus)),
             cpus_per_task: self.cpus_per_task,
             alone_on_node: self.alone_on_node,
             ..Step::default()
         };
-        let firsts = self.firsts(node);
-        let task = |id: u32| Task {
+        // a list is a fact: variables that would say the same are not read
+        let is_known = matches!(self.split, GpuSplit::Listed(_));
+        let (lists, gpu_bind): (Vec<&[GpuIndex]>, _) = match &self.split {
+            GpuSplit::All => (vec![&self.gpus; count as usize], None),
+            GpuSplit::Each(0) => (
+                vec![&[]; count as usize],
+                Some("gpu:per_task:0".to_string()),
+            ),
+            GpuSplit::Each(each) => {
+                let lists = self.gpus.chunks(*each as usize).take(count as usize);
+                (lists.collect(), Some(format!("gpu:per_task:{each}")))
+            }
+            GpuSplit::Listed(lists) => (lists.iter().map(Vec::as_slice).collect(), None),
+        };
+        let firsts = firsts(node, &lists);
+        let known = |gpus: &[GpuIndex]| TaskGpus {
+            by_local_id: firsts.clone(),
+            ..TaskGpus::new(
+                gpus.to_vec(),
+                match gpus.is_empty() {
+                    true => "its launcher gives it none",
+                    false => "its launcher names them",
+                },
+            )
+        };
+        let task = |(id, gpus): (u32, &[GpuIndex])| Task {
             local_id: id,
             global_id: id,
-            gpus: grant(node, self.gpus_of(id)),
-            known: self.known(id, &firsts),
+            gpus: grant(node, gpus),
+            known: is_known.then(|| known(gpus)),
             cpus: self.cpus.clone(),
             step_cpus: self.cpus.clone(),
-            gpu_bind: match self.split {
-                GpuSplit::Each(each) => Some(format!("gpu:per_task:{each}")),
-                GpuSplit::All | GpuSplit::Listed(_) => None,
-            },
+            gpu_bind: gpu_bind.clone(),
             ..Task::default()
         };
-        Ok((step, (0..count).map(task).collect()))
+        Ok((
+            step,
+            (0..count).zip(lists.iter().copied()).map(task).collect(),
+        ))
     }
 
-    fn count(&self) -> Result<u32, BadStep> {
+    fn count(&self) -> Result<u32, String> {
         let gpus = self.gpus.len();
         let default = match &self.split {
             GpuSplit::Each(each @ 1..) => gpus as u32 / each,
@@ -98,12 +95,16 @@ impl StepRequest {
         };
         let count = self.tasks.unwrap_or(default.max(1));
         if count == 0 || count > MAX_TASKS {
-            return Err(BadStep::Tasks(count));
+            return Err(format!("{count} tasks: expected 1 to {MAX_TASKS}"));
         }
         let enough = |kind, each: u32, has: usize| {
             let wanted = u64::from(count) * u64::from(each);
             match wanted > has as u64 {
-                true => Err(BadStep::TooFew(kind, count, each, has)),
+                true => Err(format!(
+                    "{} of {} each need {wanted} {kind}s, the allocation has {has}",
+                    counted(count as usize, "task"),
+                    counted(each as usize, kind)
+                )),
                 false => Ok(count),
             }
         };
@@ -117,81 +118,32 @@ impl StepRequest {
             false => Ok(count),
         }
     }
+}
 
-    fn gpus_of(&self, id: u32) -> &[GpuIndex] {
-        match &self.split {
-            GpuSplit::All => &self.gpus,
-            GpuSplit::Each(each) => {
-                let from = (id * each) as usize;
-                self.gpus
-                    .get(from..from + *each as usize)
-                    .unwrap_or_default()
-            }
-            GpuSplit::Listed(lists) => lists
-                .get(id as usize)
-                .map(Vec::as_slice)
-                .unwrap_or_default(),
-        }
-    }
-
-    /// A list is a fact: variables that would say the same are not read.
-    fn known(&self, id: u32, firsts: &Option<Vec<GpuIndex>>) -> Option<TaskGpus> {
-        let GpuSplit::Listed(_) = self.split else {
-            return None;
-        };
-        let gpus = self.gpus_of(id).to_vec();
-        let reason = if gpus.is_empty() {
-            "its launcher gives it none"
-        } else {
-            "its launcher names them"
-        };
-        Some(TaskGpus {
-            by_local_id: firsts.clone(),
-            ..TaskGpus::new(gpus, reason)
-        })
-    }
-
-    /// One GPU of each task, on the NUMA node of all of its GPUs; `None` if two tasks share a GPU.
-    fn firsts(&self, node: &Topology) -> Option<Vec<GpuIndex>> {
-        let GpuSplit::Listed(lists) = &self.split else {
-            return None;
-        };
-        let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
-        for list in lists {
-            if list
-                .iter()
-                .map(|&gpu| node.numa_node_of(node.gpu(gpu).address))
-                .collect::<Option<NodeSet>>()?
-                .len()
-                != 1
-                || !list.iter().all(|gpu| taken.insert(*gpu))
-            {
-                return None;
-            }
-            firsts.extend(list.first());
-        }
-        Some(firsts)
-    }
+/// One GPU of each task, on the NUMA node of all of its GPUs; `None` if two tasks share a GPU.
+fn firsts(node: &Topology, lists: &[&[GpuIndex]]) -> Option<Vec<GpuIndex>> {
+    let mut taken = BTreeSet::new();
+    let first = |list: &&[GpuIndex]| {
+        let near = list
+            .iter()
+            .map(|gpu| node.numa_node_of(node.gpu(*gpu).address));
+        let is_one = near.collect::<Option<NodeSet>>()?.len() == 1;
+        let is_free = is_one && list.iter().all(|gpu| taken.insert(*gpu));
+        list.first().copied().filter(|_| is_free)
+    };
+    lists.iter().map(first).collect()
 }
 
 pub fn grant(node: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
-    let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
-        let in_pci_order = node.gpus[..gpu.0]
-            .iter()
-            .filter(|other| other.vendor == vendor)
-            .count();
-        node.gpu(gpu)
-            .runtime_index
-            .map_or(in_pci_order, |index| index as usize)
-    };
     let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
     for &gpu in gpus {
         let vendor = node.gpu(gpu).vendor;
-        let list = variables.entry(vendor.list_variable()).or_default();
-        if !list.is_empty() {
-            list.push(',');
-        }
-        list.push_str(&number_of(vendor, gpu).to_string());
+        let before = node.gpus[..gpu.0].iter();
+        let in_pci_order = before.filter(|other| other.vendor == vendor).count() as u32;
+        let number = node.gpu(gpu).runtime_index.unwrap_or(in_pci_order);
+        let list = variables.entry(vendor.list_variable());
+        list.and_modify(|list| *list += &format!(",{number}"))
+            .or_insert(number.to_string());
         if vendor == GpuVendor::Intel {
             // else Level Zero counts each stack of a GPU as a device, and a number is another GPU's
             variables.insert("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE".to_string());
@@ -215,45 +167,12 @@ pub fn for_engines(node: &Topology, gpus: &[GpuIndex]) -> Step {
     }
 }
 
-/// For a format of 1.0 that laid out a launcher's ranks: the command that places them.
-///
-/// Open MPI 5 ignores `rmaps_rank_file_physical`; Intel MPI 2021.19 starts no rank whose `I_MPI_PIN_DOMAIN` leaves the mask.
-pub fn instead_of_format(word: &str) -> Option<String> {
-    let launcher = match word {
-        "openmpi" => "mpirun --bind-to none",
-        "mpich" => "mpiexec",
-        "intel-mpi" => "mpiexec -genv I_MPI_PIN 0",
-        _ => return None,
-    };
-    Some(format!(
-        "`{launcher} nic-placement exec -- PROGRAM` places each rank: there is no map for ranks"
-    ))
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BadWish {
-    Word(BadWord),
-    /// the words ask for no placement, or for what only a process of its own can have
-    Nothing,
-}
-
-impl fmt::Display for BadWish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadWish::Word(bad) => bad.fmt(f),
-            BadWish::Nothing => f.write_str(
-                "plans nothing: expected a policy, strictness or binding, as `rail,strict`",
-            ),
-        }
-    }
-}
-
-pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
-    let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
+/// The wish of these words, which must ask for a placement, and not for what only a process of its own can have.
+pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, String> {
+    let words = Words::parse(words.unwrap_or_default()).map_err(|bad| bad.to_string())?;
     let wish = Wish::new(admin, None, Some(&words));
     if wish.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-        Ok(wish)
-    } else {
-        Err(BadWish::Nothing)
+        return Ok(wish);
     }
+    Err("plans nothing: expected a policy, strictness or binding, as `rail,strict`".to_string())
 }

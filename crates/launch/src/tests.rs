@@ -1,6 +1,5 @@
 //! The words of a launcher on a step, and the answers to it.
 
-use super::explain::Explain;
 use super::{answers, step};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -31,7 +30,7 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
             wish.admin.selection.exclude = names.collect();
         }
         let plan = Plan::new(topology, wish, Step::default(), &|_| None);
-        let explained = answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]);
+        let explained = answers::explanation(&plan, &[GpuIndex(0)]);
         assert_eq!(explained.contains("\"fails\": true"), fails, "{words}");
     }
 }
@@ -39,9 +38,8 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
 #[test]
 fn words_that_ask_for_no_placement_plan_nothing() {
     for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
-        let nothing = Err(step::BadWish::Nothing);
         let found = step::wish(Some(words), Admin::default());
-        assert_eq!(found, nothing, "{words}");
+        assert!(found.unwrap_err().starts_with("plans nothing: "), "{words}");
     }
     let wish = step::wish(Some("rail,strict"), Admin::default()).unwrap();
     assert_eq!(
@@ -165,20 +163,6 @@ fn the_step_of_an_engine_has_its_gpus_and_the_node_alone() {
         (step.gpus.as_deref(), step.alone_on_node),
         (Some("0,1,4"), true)
     );
-}
-
-#[test]
-fn a_format_that_laid_out_ranks_is_answered_with_exec_and_its_launchers_own_way_to_bind_none() {
-    for (word, launcher) in [
-        ("openmpi", "mpirun --bind-to none"),
-        ("mpich", "mpiexec"),
-        ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
-    ] {
-        let said = step::instead_of_format(word).unwrap();
-        let start = format!("`{launcher} nic-placement exec -- ");
-        assert!(said.starts_with(&start), "{said}");
-    }
-    assert_eq!(step::instead_of_format("slurm"), None);
 }
 
 /// The cells of a row of text.

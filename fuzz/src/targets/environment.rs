@@ -150,7 +150,6 @@ fn check(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile)
         is_bound: true,
         fabric: plan.wish.admin.fabric,
         interfaces: &["eth0".to_string(), "ib0".to_string()],
-        read,
     }));
     // a step inside this one, placed alike, changes nothing
     let inner = after(&placed, present);

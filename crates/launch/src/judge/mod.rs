@@ -2,20 +2,18 @@
 //!
 //! It changes nothing: the user's choice stays.
 
-mod devices;
 pub mod lists;
-mod nccl;
 pub mod rebinding;
 pub mod uses;
-use lists::{LISTS, List, begins};
+use lists::{LISTS, List, NCCL, UCX, begins, entries, marked};
 use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
 use nic_placement_core::gpus::{positions, unequal};
+use nic_placement_core::libraries::Present;
 use nic_placement_core::libraries::wanted::Fabric;
-use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::step::program::program_name;
 use nic_placement_core::step::{Access, Task};
-use nic_placement_core::topology::{GpuIndex, GpuVendor, Nic, NicKind, Topology};
+use nic_placement_core::topology::{GpuIndex, GpuVendor, NicKind, Topology};
 use rebinding::{Row, named, rows};
 use uses::left_out;
 
@@ -25,22 +23,6 @@ pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
-
-/// A variable, with those that are read with it; and what looks wrong in its value.
-pub type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
-
-pub const DOUBTS: [(&str, &[Doubt]); 4] = [
-    ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
-    ("NCCL", nccl::DOUBTS),
-    (
-        "NVSHMEM",
-        &[(
-            "NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING",
-            devices::nvshmem,
-        )],
-    ),
-    ("Mooncake", &[("MC_TE_FILTERS", devices::mooncake)]),
-];
 
 pub struct Checked<'a> {
     /// the task's environment
@@ -55,8 +37,6 @@ pub struct Checked<'a> {
     pub is_bound: bool,
     pub fabric: Fabric,
     pub interfaces: &'a [String],
-    /// reads a file with the task's rights
-    pub read: ReadFile<'a>,
 }
 
 impl<'a> Checked<'a> {
@@ -66,21 +46,6 @@ impl<'a> Checked<'a> {
         (!value.is_empty()).then_some(value)
     }
 
-    fn number(&self, name: &str) -> Option<i64> {
-        number(self.value(name)?)
-    }
-
-    fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
-        self.topology
-            .nics
-            .iter()
-            .filter(|nic| nic.kind == NicKind::Verbs)
-    }
-
-    fn has_verbs(&self) -> bool {
-        self.verbs().next().is_some()
-    }
-
     fn nvidias(&self) -> Vec<GpuIndex> {
         positions(self.topology, GpuVendor::Nvidia)
     }
@@ -88,33 +53,20 @@ impl<'a> Checked<'a> {
 
 pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    // about `NAME=VALUE`, with the value as a terminal may show it
-    let mut judge = |name: &str, doubt: &dyn Fn(&str) -> Vec<String>| {
-        let Some(value) = checked.value(name) else {
-            return;
-        };
-        let subject = format!("{name}={}", Shown::word(value, 80));
-        found.extend(
-            doubt(value)
-                .into_iter()
-                .map(|text| Diagnostic::new(subject.clone(), text)),
-        );
-    };
-    for (library, list) in &LISTS {
-        // the map leaves the NICs of other kinds to their own libraries
-        if list.kind == NicKind::Verbs {
-            judge(list.variable, &|text| {
-                admitted_though_left_out(checked, list, text)
-            });
-        }
-        for (variables, doubt) in DOUBTS
-            .iter()
-            .filter(|(of, _)| of == library)
-            .flat_map(|(_, all)| *all)
-        {
-            judge(variables.split(' ').next().unwrap_or_default(), &|value| {
-                doubt(checked, value)
-            });
+    // the map leaves the NICs of other kinds to their own libraries
+    for list in LISTS.iter().filter(|list| list.kind == NicKind::Verbs) {
+        if let Some(value) = checked.value(list.variable) {
+            let subject = format!("{}={}", list.variable, Shown::word(value, 80));
+            let texts = [
+                admitted_though_left_out(checked, list, value),
+                doubts(checked, list, value),
+            ];
+            found.extend(
+                texts
+                    .concat()
+                    .into_iter()
+                    .map(|text| Diagnostic::new(&*subject, text)),
+            );
         }
     }
     found.extend(device_order(checked));
@@ -123,46 +75,77 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     found
 }
 
-fn number(value: &str) -> Option<i64> {
-    value.trim().parse().ok()
-}
-
-/// The text, if this holds.
-fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
-    is_wrong.then(|| text.into()).into_iter().collect()
-}
-
 /// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
 const MAX_REPORTED: usize = 4;
 
-/// Of the first few wrong entries one by one, and how many more there are.
-fn entries_in_doubt<E: PartialEq>(
-    entries: impl Iterator<Item = E>,
-    wrong: impl Fn(&E) -> Option<String>,
-) -> Vec<String> {
-    let (mut texts, mut more, mut last) = (Vec::new(), 0, None);
-    for entry in entries {
-        // an entry may stand there twice
-        let Some(text) = wrong(&entry).filter(|_| last.as_ref() != Some(&entry)) else {
-            continue;
-        };
-        last = Some(entry);
-        if texts.len() < MAX_REPORTED {
-            texts.push(text)
-        } else {
-            more += 1
-        }
-    }
-    texts.extend(when(more > 0, more_entries(more)));
+fn first_few(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut texts: Vec<String> = texts.collect();
+    let more = texts.len().saturating_sub(MAX_REPORTED);
+    texts.truncate(MAX_REPORTED);
+    texts.extend((more > 0).then(|| more_entries(more)));
     texts
 }
 
-fn space_in(name: &str, entry: &str) -> Option<String> {
-    let has_space = name.trim() != name && !name.trim().is_empty();
-    let shown = Shown::word(entry.trim(), 64);
-    has_space.then(|| {
-        format!("the space beside `{shown}` counts as a part of its name, which no device has: write none")
-    })
+/// Entries that admit no port of this node, or others than they seem to.
+fn doubts(checked: &Checked, list: &List, value: &str) -> Vec<String> {
+    let (node, is_ucx) = (checked.topology, list.variable == UCX);
+    if list.found_without(node) == 0 {
+        return Vec::new();
+    }
+    let (excludes, rest) = marked(value, '^');
+    let (is_exact, rest) = marked(rest, '=');
+    let doubt = |entry: &str| {
+        // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
+        let of_gpu = entry
+            .split_once('-')
+            .filter(|(gpu, _)| is_ucx && gpu.starts_with("cuda"));
+        let device = of_gpu.map_or(entry, |(_, device)| device);
+        let mark = if is_exact { "=" } else { "" };
+        let admitted = list.admitted(&format!("{mark}{device}"), node);
+        let shown = Shown::word(entry, 64);
+        // a name without a port may be an IP interface
+        let may_be_interface = is_ucx && !entry.contains(':');
+        let is_interface = may_be_interface
+            && (entry == "all" || checked.interfaces.iter().any(|known| known == entry));
+        let is_unknown = may_be_interface && checked.interfaces.is_empty();
+        let others: Vec<&str> = admitted
+            .iter()
+            .map(|port| port.name.as_str())
+            .filter(|name| Some(*name) != entry.split(':').next())
+            .collect();
+        if is_interface || is_unknown && admitted.is_empty() {
+            None
+        } else if admitted.is_empty() {
+            Some(format!(
+                "`{shown}` names no port of this node that works: `nic-placement show` lists them"
+            ))
+        } else if may_be_interface {
+            Some(format!(
+                "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
+            ))
+        } else if list.variable == NCCL
+            && !is_exact
+            && !others.is_empty()
+            && others.len() < admitted.len()
+        {
+            Some(format!(
+                "`{shown}` also means {}, which begin with it: write `=` before the list",
+                others.join(" ")
+            ))
+        } else {
+            None
+        }
+    };
+    // an entry with a star may be a pattern: it is not judged
+    let mut found = first_few(
+        entries(rest)
+            .filter(|entry| !entry.contains('*'))
+            .filter_map(doubt),
+    );
+    if excludes && list.admitted(value, node).is_empty() {
+        found.push("it leaves no NIC of this node".to_string());
+    }
+    found
 }
 
 /// Ports that a list admits and the map leaves out, such as a storage NIC: NCCL may prefer it to
@@ -174,10 +157,10 @@ fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<S
     if admitted.len() == list.found_without(topology) && text.trim() == "all" {
         return Vec::new();
     }
-    entries_in_doubt(admitted.iter(), |port| {
+    first_few(admitted.iter().filter_map(|port| {
         let why = left_out(node, port)?;
         Some(format!("it admits `{port}`, which is left out here: {why}"))
-    })
+    }))
 }
 
 fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
@@ -186,6 +169,11 @@ fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
         "bound" => checked.is_bound,
         "amd" => checked.is_bound && gpus.any(|gpu| gpu.vendor == GpuVendor::Amd),
         "gpus" => gpus.next().is_some(),
+        "verbs" => checked
+            .topology
+            .nics
+            .iter()
+            .any(|nic| nic.kind == NicKind::Verbs),
         _ => true,
     };
     let name = row.names().next().filter(|_| matters)?;
@@ -245,20 +233,18 @@ fn isolation(checked: &Checked) -> Option<Diagnostic> {
     // with 0 a message leaves by the NIC of the own GPU that has the number of the peer's (src/graph/search.cc,
     // `ncclTopoGetNetDev`), and all have the number 0
     let stays_on_rail = match checked.value(CROSS_NIC) {
-        Some(value) => number(value) == Some(0),
+        Some(value) => value.trim() == "0",
         None => checked.fabric == Fabric::IsolatedRails,
     };
-    let text = match checked.value(PXN_LEVEL) {
-        _ if stays_on_rail => {
-            "each task sees its own GPU alone, so NCCL counts all as GPU 0, and with `NCCL_CROSS_NIC=0` sends all messages \
-             between tasks through one NIC: try `--gpu-bind=none`"
-        }
+    let or_level = match checked.value(PXN_LEVEL) {
+        _ if stays_on_rail => "",
         Some("0") => return None,
-        _ => {
-            "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
-             try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`"
-        }
+        _ => ", or `NCCL_P2P_PXN_LEVEL=0`",
     };
+    let text = format!(
+        "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
+         try `--gpu-bind=none`{or_level}"
+    );
     Some(Diagnostic::new("GPU isolation", text))
 }
 

@@ -4,7 +4,7 @@ mod rebinding;
 
 use super::*;
 use nic_placement_core::policy;
-use nic_placement_core::topology::Gpu;
+use nic_placement_core::topology::{Gpu, Nic};
 use nic_placement_core::topology::{LinkLayer, Port, PortState, Provenance};
 use nic_placement_node::platform;
 
@@ -40,7 +40,6 @@ fn told_by(
     let present = pairs.collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = policy::map(topology, &Default::default());
-    let read = |path: &str| (path == "/there.xml").then(Default::default);
     let mut checked = Checked {
         present: &present,
         topology,
@@ -51,7 +50,6 @@ fn told_by(
         is_bound: true,
         fabric: Fabric::Unsaid,
         interfaces: &interfaces,
-        read: &read,
     };
     change(&mut checked);
     lint(&checked).iter().map(ToString::to_string).collect()
@@ -78,14 +76,12 @@ fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
     let wrong: String = (0..5_000).map(|entry| format!("no{entry},")).collect();
     for name in ["NCCL_IB_HCA", "UCX_NET_DEVICES", "NVSHMEM_HCA_LIST"] {
         let list = format!("{name}={wrong}x:1");
-        let told = told_of(&topology(), &[&list, "NCCL_SOCKET_IFNAME=nowhere"]);
+        let told = told_of(&topology(), &[&list, "NCCL_SHM_DISABLE=1"]);
         assert!((5..10).contains(&told.len()), "{} lines", told.len());
         let counted = told
             .iter()
             .filter(|line| line.ends_with(": 4997 more such entries"));
-        let other = told
-            .iter()
-            .filter(|line| line.contains("NCCL_SOCKET_IFNAME"));
+        let other = told.iter().filter(|line| line.contains("NCCL_SHM_DISABLE"));
         assert_eq!((counted.count(), other.count()), (1, 1), "{told:?}");
     }
 }
@@ -94,32 +90,22 @@ fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
 fn a_right_value_is_not_spoken_of() {
     for values in [
         &[][..],
-        &[
-            "NCCL_IB_HCA==mlx5_1:1",
-            "NCCL_DEBUG=WARN",
-            "NCCL_P2P_DISABLE=0",
-        ],
+        &["NCCL_IB_HCA==mlx5_1:1", "NCCL_P2P_DISABLE=0"],
         &["NCCL_IB_HCA=mlx5", "NCCL_IB_DISABLE=0", "NCCL_SHM_DISABLE="],
         &["NCCL_IB_HCA=^=mlx5_1"],
         &["NCCL_IB_HCA=mlx5_10"],
         &["UCX_NET_DEVICES=all"],
         &["UCX_NET_DEVICES=mlx5_[0-9]:1"],
-        &["UCX_NET_DEVICES=all", "UCX_TLS=rc,rc_gda"],
-        &["UCX_NET_DEVICES=^mlx5_1:1", "UCX_TLS=rc,rc_gda"],
-        &["UCX_NET_DEVICES=mlx5_1:1", "UCX_TLS=rc"],
-        &[
-            "UCX_NET_DEVICES=mlx5_1:1,cuda0-mlx5_1:1,eth0",
-            "UCX_TLS=rc,rc_gda",
-        ],
+        &["UCX_NET_DEVICES=^mlx5_1:1"],
+        &["UCX_NET_DEVICES=mlx5_1:1,cuda0-mlx5_1:1,eth0"],
         &[
             "NVSHMEM_HCA_LIST=^mlx5_10:1",
             "NVSHMEM_ENABLE_NIC_PE_MAPPING=1",
         ],
         &["MC_TE_FILTERS=mlx5_1"],
         &["MC_TE_FILTERS=mlx5_10, mlx5_1"],
-        &["NCCL_NSOCKS_PERTHREAD=8", "NCCL_SOCKET_NTHREADS=8"],
-        &["NCCL_SOCKET_IFNAME=eth"],
-        &["NCCL_SOCKET_IFNAME=^docker"],
+        &["NCCL_NET_GDR_LEVEL=PXB"],
+        &["NCCL_IB_HCA==mlx5_1::0:0,mlx5_10:1:1:0"],
     ] {
         says(&topology(), values, &[]);
     }
@@ -141,47 +127,47 @@ fn a_value_that_the_library_takes_otherwise_is_named() {
     // the variable, and a part of each finding
     for row in [
         // transports that are switched off
-        "NCCL_P2P_DISABLE=1 | host memory: unset it",
+        "NCCL_P2P_DISABLE=1 | host memory (NCCL 2.30): unset it",
         "NCCL_SHM_DISABLE=1 | through the network",
         "NCCL_IB_DISABLE=1 | uses sockets",
-        "NCCL_DEBUG=info | use `WARN`",
+        "NCCL_NET_GDR_LEVEL=LOC | GPUDirect RDMA off",
         // the library finds no device of a name with a space
-        "NCCL_IB_HCA==mlx5_10, mlx5_1 | the space beside `mlx5_1",
-        "UCX_NET_DEVICES=mlx5_10:1, mlx5_1:1,eth0 | the space beside `mlx5_1",
-        "UCX_NET_DEVICES=mlx5_1:1  | the space beside `mlx5_1",
-        "NVSHMEM_HCA_LIST=mlx5_10, mlx5_1 | the space beside `mlx5_1",
+        "NCCL_IB_HCA==mlx5_10, mlx5_1 | ` mlx5_1` names no port",
+        "UCX_NET_DEVICES=mlx5_10:1, mlx5_1:1,eth0 | ` mlx5_1:1` names no port",
         // a prefix
         "NCCL_IB_HCA=mlx5_1 | `mlx5_1` also means mlx5_10, which",
+        "NCCL_IB_HCA=mlx5_1:1 | `mlx5_1:1` also means mlx5_10, which",
         "NCCL_IB_HCA=^mlx5_1 | `mlx5_1` also means mlx5_10, which | leaves no NIC",
         // names that mean no device here
-        "NCCL_IB_HCA==mlx5_1,mlx5_9:1 | `mlx5_9` names no active NIC",
-        "NCCL_IB_HCA==mlx5_1,mlx5_2 | `mlx5_2` names no active NIC",
-        "NCCL_IB_HCA==mlx5_1::0:0,mlx5_10:1:1:0 | `mlx5_1::0:0` names no port",
-        "NCCL_IB_HCA==mlx5_9 | names no active NIC | falls back to sockets",
-        "NCCL_IB_HCA=^mlx5 | falls back to sockets",
-        "UCX_NET_DEVICES=mlx5_1:1,mlx5_9:1 | `mlx5_9:1` is no device of",
-        "UCX_NET_DEVICES=mlx5_1:1,mlx5_9 | `mlx5_9` is no device of",
-        "UCX_NET_DEVICES=cuda0-mlx5_9:1 | `cuda0-mlx5_9:1` is no device of",
-        "UCX_NET_DEVICES=cuda-mlx5_1:1 | is no device of this",
-        "NVSHMEM_HCA_LIST=cuda0-mlx5_1:1 | is no device of this",
-        "NVSHMEM_HCA_LIST=mlx5_9 | is no device of this",
-        "MC_TE_FILTERS=mlx5_9 | is no device of this",
-        "UCX_NET_DEVICES=mlx5_1:2 | a port that the device",
+        "NCCL_IB_HCA==mlx5_1,mlx5_9:1 | `mlx5_9:1` names no port",
+        "NCCL_IB_HCA==mlx5_1,mlx5_2 | `mlx5_2` names no port of this node that works",
+        "NCCL_IB_HCA=^mlx5 | leaves no NIC",
+        "UCX_NET_DEVICES=mlx5_1:1,mlx5_9:1 | `mlx5_9:1` names no port",
+        "UCX_NET_DEVICES=mlx5_1:1,mlx5_9 | `mlx5_9` names no port",
+        "UCX_NET_DEVICES=cuda0-mlx5_9:1 | `cuda0-mlx5_9:1` names no port",
+        "MC_TE_FILTERS=mlx5_9 | `mlx5_9` names no port",
+        "UCX_NET_DEVICES=mlx5_1:2 | `mlx5_1:2` names no port",
         "UCX_NET_DEVICES=mlx5_1 | write `mlx5_1:1`",
-        "UCX_NET_DEVICES=mlx5_1:x | `mlx5_1:x` names no port: write `mlx5_1:1`",
-        "UCX_NET_DEVICES=mlx5_1: | `mlx5_1:` names no port: write `mlx5_1:1`",
-        "UCX_NET_DEVICES=mlx5_1:1:2 | `mlx5_1:1:2` names no port: write `mlx5_1:1`",
-        "UCX_NET_DEVICES=cuda0-mlx5_1:x | write `cuda0-mlx5_1:1`",
-        "NCCL_SOCKET_IFNAME==eth | cannot start",
-        "NCCL_SOCKET_IFNAME=ib0 | cannot start",
+        "UCX_NET_DEVICES=mlx5_1:x | `mlx5_1:x` names no port",
+        "UCX_NET_DEVICES=mlx5_1: | `mlx5_1:` names no port",
+        "FI_VERBS_DEVICE_NAME=mlx4 | `mlx4` names no port",
     ] {
         let cells: Vec<&str> = row.split(" | ").collect();
         says(&topology(), &cells[..1], &cells[1..]);
     }
-    let gda = &["UCX_NET_DEVICES=mlx5_1:1", "UCX_TLS=rc,rc_gda"];
-    says(&topology(), gda, &["devices are called `cuda0-NIC:1`"]);
-    let sockets = &["NCCL_NSOCKS_PERTHREAD=16", "NCCL_SOCKET_NTHREADS=8"];
-    says(&topology(), sockets, &["more than the 64 sockets"]);
+    let unread = "NVSHMEM 3.8): set `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`";
+    for (values, parts) in [
+        (&["NVSHMEM_HCA_LIST=mlx5_1"][..], &[unread][..]),
+        (
+            &[
+                "NVSHMEM_HCA_LIST=mlx5_9",
+                "NVSHMEM_ENABLE_NIC_PE_MAPPING=false",
+            ],
+            &["names no port", unread],
+        ),
+    ] {
+        says(&topology(), values, parts);
+    }
     // no control character reaches a terminal
     let told = told_of(
         &topology(),
@@ -258,82 +244,4 @@ fn a_storage_nic_in_a_list_is_told_with_the_reason_for_which_it_is_left_out() {
     }
     let all_by_name = told_of(&dgx, &["NCCL_IB_HCA=mlx5"]);
     assert!(all_by_name[0].contains("which is left out here: "));
-}
-
-#[test]
-fn knobs_that_undo_the_placement_are_told_and_others_are_not_spoken_of() {
-    let small = "smaller than NCCL's own 4";
-    let off = "off for 8 of this";
-    let dgx = platform::model("dgx-h100").unwrap();
-    for (value, part) in [
-        ("NCCL_IGNORE_CPU_AFFINITY=1", "leave the task's CPUs"),
-        ("NCCL_MAX_NCHANNELS=4", "cannot use all 8"),
-        ("NCCL_BUFFSIZE=1048576", small),
-        ("NCCL_BUFFSIZE=1", small),
-        ("NCCL_BUFFSIZE=5000000", "a power of 2"),
-        ("NCCL_NET_GDR_LEVEL=LOC", off),
-        ("NCCL_NET_GDR_LEVEL=NVL", off),
-        ("NCCL_NVLS_ENABLE=0", "NVSwitches"),
-        ("NCCL_TOPO_FILE=/missing.xml", "no such file can be"),
-    ] {
-        says(&dgx, &[value], &[part]);
-    }
-    let channels = |least, most| {
-        [
-            format!("NCCL_MIN_NCHANNELS={least}"),
-            format!("NCCL_MAX_NCHANNELS={most}"),
-        ]
-    };
-    let (both, equal) = (channels(32, 16), channels(16, 16));
-    says(
-        &dgx,
-        &both.each_ref().map(String::as_str),
-        &["more than `NCCL_MAX_NCHANNELS=16`"],
-    );
-    says(&dgx, &equal.each_ref().map(String::as_str), &[]);
-    for value in "NCCL_IGNORE_CPU_AFFINITY=0 NCCL_MAX_NCHANNELS=8 NCCL_MAX_NCHANNELS=16 \
-                  NCCL_MIN_NCHANNELS=8 NCCL_BUFFSIZE=0 NCCL_BUFFSIZE=4194304 NCCL_BUFFSIZE=8388608 \
-                  NCCL_NET_GDR_LEVEL=PIX NCCL_NET_GDR_LEVEL=loc NCCL_NET_GDR_LEVEL=SYS \
-                  NCCL_NVLS_ENABLE=1 NCCL_COLLNET_ENABLE=0 NCCL_COLLNET_ENABLE=1 \
-                  NCCL_TOPO_FILE=/there.xml NCCL_TOPO_FILE=/proc/self/fd/9"
-        .split(' ')
-    {
-        says(&dgx, &[value], &[]);
-    }
-    // its NVSwitches reduce nothing
-    says(
-        &platform::model("dgx-a100").unwrap(),
-        &["NCCL_NVLS_ENABLE=0"],
-        &[],
-    );
-    // one GPU uses one NIC
-    let mut one_gpu = topology();
-    one_gpu.gpus.pop();
-    says(&one_gpu, &["NCCL_MAX_NCHANNELS=1"], &[]);
-}
-
-#[test]
-fn gpudirect_is_off_where_the_nearest_nic_is_farther_than_the_level() {
-    let pxb = platform::model("oci-bm-gpu-h100-8").unwrap();
-    for (topology, off, off_at, on_at) in [
-        (
-            &pxb,
-            "off for 8 of this",
-            "LOC|0|PIX|1",
-            "PXB|loc|2|PHB|3|SYS|5|no level",
-        ),
-        (
-            &topology(),
-            "off for 2 of this",
-            "LOC|PIX|1|PXN|2|PHB|3",
-            "SYS|4|5|pxb|no level",
-        ),
-    ] {
-        for level in off_at.split('|') {
-            says(topology, &[&format!("NCCL_NET_GDR_LEVEL={level}")], &[off]);
-        }
-        for level in on_at.split('|') {
-            says(topology, &[&format!("NCCL_NET_GDR_LEVEL={level}")], &[]);
-        }
-    }
 }

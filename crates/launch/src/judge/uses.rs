@@ -3,95 +3,73 @@
 
 use super::lists::{LISTS, List};
 use nic_placement_core::libraries::Present;
-use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex, Variable};
+use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::Paths;
 use nic_placement_core::topology::{GpuIndex, NicKind, PathType};
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[derive(Clone, Copy, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Whose {
-    User,
-    /// the admin's, by `set=`
-    Admin,
-    /// a configuration file's of the library
-    File,
-}
-
-impl fmt::Display for Whose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Whose::User => "the user's",
-            Whose::Admin => "the admin's",
-            Whose::File => "a configuration file's",
-        })
-    }
-}
-
+#[derive(Serialize)]
 pub struct Use {
+    #[serde(rename = "library")]
     pub reader: &'static str,
     pub variable: &'static str,
-    pub whose: Whose,
+    /// `user`; `admin`, by `set=`; or `file`, a configuration file of the library
+    pub list_of: &'static str,
     /// the ports, best first
+    #[serde(rename = "nics")]
     pub ports: Vec<UsedPort>,
+    #[serde(skip)]
     planned: Vec<String>,
 }
 
+#[derive(Serialize)]
 pub struct UsedPort {
-    pub rail: Rail,
+    pub name: String,
+    pub port: u8,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
     /// its bandwidth for a task alone, in percent of the plan's best port, if rates are known
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
 
 impl Use {
-    pub fn is_as_planned(&self) -> bool {
-        !self.ports.is_empty()
-            && self
-                .ports
-                .iter()
-                .all(|port| self.planned.contains(&port.rail.to_string()))
+    fn is_as_planned(&self) -> bool {
+        let is_planned = |port: &UsedPort| {
+            self.planned
+                .contains(&format!("{}:{}", port.name, port.port))
+        };
+        !self.ports.is_empty() && self.ports.iter().all(is_planned)
     }
 }
 
 impl fmt::Display for Use {
     /// `mlx5_4:1 SYS 45 % of mlx5_0:1`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.ports.is_empty() {
-            return f.write_str("no NIC of this node that works");
-        }
-        for (
-            index,
-            UsedPort {
-                rail,
-                path,
-                percent,
-                left_out,
-            },
-        ) in self.ports.iter().enumerate()
-        {
-            write!(f, "{}{rail} {path}", if index == 0 { "" } else { ", " })?;
-            if let Some(percent) = percent.filter(|percent| *percent != 100) {
-                write!(f, " {percent} %")?;
+        let port = |of: &UsedPort| {
+            let mut text = format!("{}:{} {}", of.name, of.port, of.path);
+            if let Some(percent) = of.percent.filter(|percent| *percent != 100) {
+                text += &format!(" {percent} %");
             }
-            if let Some(why) = left_out {
-                write!(f, " (left out here: {why})")?;
+            if let Some(why) = &of.left_out {
+                text += &format!(" (left out here: {why})");
             }
-        }
-        if self
-            .ports
-            .iter()
-            .filter_map(|port| port.percent)
-            .any(|percent| percent != 100)
-        {
-            write!(f, " of {}", self.planned.join(" "))
-        } else {
-            Ok(())
+            text
+        };
+        let ports: Vec<String> = self.ports.iter().map(port).collect();
+        let is_other = |of: &UsedPort| of.percent.is_some_and(|percent| percent != 100);
+        match ports.join(", ") {
+            none if none.is_empty() => f.write_str("no NIC of this node that works"),
+            ports if self.ports.iter().any(is_other) => {
+                write!(f, "{ports} of {}", self.planned.join(" "))
+            }
+            ports => f.write_str(&ports),
         }
     }
 }
@@ -120,63 +98,43 @@ pub fn others(uses: &[Use]) -> String {
         .collect()
 }
 
-fn uses(
-    plan: &Plan,
-    TaskPlan {
-        placement: task,
-        variables,
-        ..
-    }: &TaskPlan,
-    present: &Present,
-) -> Vec<Use> {
-    let Plan {
-        node: topology,
-        map: node,
-        wish,
-        ..
-    } = plan;
-    let is_admins = |name: &str| {
-        wish.admin
-            .templates
-            .iter()
-            .any(|template| template.name() == name)
-    };
+fn uses(plan: &Plan, of_task: &TaskPlan, present: &Present) -> Vec<Use> {
+    let (topology, task) = (&plan.node, &of_task.placement);
     let value_of = |name: &str| {
-        let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
-            Some(Variable {
-                of_file: Some(value),
-                ..
-            }) => (value, Whose::File),
-            Some(Variable {
-                change: Change::Set(value),
-                ..
-            }) if is_admins(name) => (value, Whose::Admin),
-            Some(Variable {
-                change: Change::KeepUsers(value),
-                ..
-            }) => (value, Whose::User),
+        let mut templates = plan.wish.admin.templates.iter();
+        let variable = of_task
+            .variables
+            .iter()
+            .find(|variable| variable.name == name);
+        let (value, list_of) = match variable.map(|variable| (&variable.of_file, &variable.change))
+        {
+            None => (present.get(name)?, "user"),
+            Some((Some(value), _)) => (value, "file"),
+            Some((None, Change::KeepUsers(value))) => (value, "user"),
+            Some((None, Change::Set(value))) if templates.any(|of| of.name() == name) => {
+                (value, "admin")
+            }
             Some(_) => return None,
-            None => (present.get(name)?, Whose::User),
         };
-        Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
+        Some((value.as_str(), list_of)).filter(|(value, _)| !value.is_empty())
     };
     let planned: Vec<Rail> = task
         .rails
         .iter()
-        .map(|&(rail, _)| node.rail(rail).clone())
+        .map(|&(rail, _)| plan.map.rail(rail).clone())
         .collect();
-    let use_of = |(reader, list): (&'static str, List)| {
+    let use_of = |list: List| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
-        let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
+        let (value, list_of) = value_of(list.variable).filter(|_| is_about_this_node)?;
         let admitted = list.admitted(value, topology);
         // a list that filters nothing is as good as none
         let is_idle =
             list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
-            reader,
+            reader: list.library,
             variable: list.variable,
-            whose,
+            list_of,
             ports: used(plan, &task.gpus, &list, &planned, admitted),
             planned: planned.iter().map(ToString::to_string).collect(),
         })
@@ -226,7 +184,8 @@ fn used(
                 left_out: (list.kind == NicKind::Verbs)
                     .then(|| left_out(&plan.map, &ports[port]))
                     .flatten(),
-                rail: ports[port].clone(),
+                name: ports[port].name.to_string(),
+                port: ports[port].port,
                 path,
                 percent,
             });

@@ -4,13 +4,13 @@
 //! the same, and each knows it without asking the others, which may be binding themselves just now.
 
 use nic_placement_core::topology::CpuSet;
-use nic_placement_node::discover::root::{self, Author};
+use nic_placement_node::discover::Root;
 use nic_placement_sys as sys;
-use std::path::Path;
+use std::os::unix::process::parent_id;
 
 /// Processes between this one and its launcher, at most: shells, wrappers, containers' entry points.
 const MAX_ANCESTORS: usize = 32;
-/// Bytes of an environment or a status, at most, near the kernel's own bound for execve(2).
+/// Bytes of an environment, at most, near the kernel's own bound for execve(2).
 const MAX_BYTES: usize = 6 * 1024 * 1024;
 
 pub struct Launcher {
@@ -24,24 +24,23 @@ impl Launcher {
     /// The nearest ancestor without the variable and value by which the launcher numbered this
     /// process; the parent if it numbered by none.
     pub fn find(numbered_by: Option<(&str, &str)>) -> Option<Launcher> {
-        let mut process = parent("self")?;
+        let root = Root::live();
+        let mut process = parent_id() as i32;
         for _ in 0..MAX_ANCESTORS {
-            let environment = bytes(&format!("/proc/{process}/environ"));
-            if !environment
-                .as_ref()
-                .is_some_and(|all| numbered_by.is_some_and(|variable| has(all, variable)))
-            {
-                let cpus = sys::affinity_of(process).ok()?;
-                let name = text(&format!("/proc/{process}/comm"))?
-                    .trim_end()
-                    .to_string();
+            // proc_pid_status(5): a name's line end is escaped there
+            let status = root.read(&format!("proc/{process}/status"))?;
+            let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+            let environment = root.beginning(&format!("proc/{process}/environ"), MAX_BYTES);
+            let is_numbered =
+                |all: &Vec<u8>| numbered_by.is_some_and(|variable| has(all, variable));
+            if !environment.as_ref().is_some_and(is_numbered) {
                 return Some(Launcher {
-                    name,
-                    cpus,
+                    name: field("Name:")?.trim().to_string(),
+                    cpus: sys::affinity_of(process).ok()?,
                     environment,
                 });
             }
-            process = parent(&process.to_string())?;
+            process = field("PPid:")?.trim().parse().ok()?;
         }
         None
     }
@@ -58,24 +57,4 @@ fn has(environment: &[u8], (name, value): (&str, &str)) -> bool {
     environment
         .split(|byte| *byte == 0)
         .any(|other| other == entry.as_bytes())
-}
-
-/// proc(5): the fourth field of `stat`, behind a name that may hold anything.
-fn parent(process: &str) -> Option<i32> {
-    let stat = text(&format!("/proc/{process}/stat"))?;
-    let fields = &stat[stat.rfind(')')? + 1..];
-    fields
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
-        .filter(|parent| *parent > 0)
-}
-
-fn text(path: &str) -> Option<String> {
-    Some(String::from_utf8_lossy(&bytes(path)?).into_owned())
-}
-
-fn bytes(path: &str) -> Option<Vec<u8>> {
-    root::read_file(Path::new(path), MAX_BYTES, Author::Anyone).ok()
 }

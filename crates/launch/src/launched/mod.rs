@@ -73,12 +73,7 @@ impl LaunchedProcess {
         words: &[&str],
     ) -> (Step, LaunchedProcess) {
         let rank = numbering.rank.as_ref();
-        let surroundings = Surroundings {
-            node,
-            present,
-            numbering,
-            launcher: launcher(present, numbering),
-        };
+        let launcher = &launcher(present, numbering);
         let grant = without_absent(grant(present, node, devices), node);
         let of_slurm = Step {
             gpus: present.get(STEP_GPUS).cloned(),
@@ -86,12 +81,11 @@ impl LaunchedProcess {
         };
         let (gpus, note) = gpu_by_rank(node, &grant, seen(node, &of_slurm, &grant), rank);
         let cpus = sys::affinity().unwrap_or_default();
-        let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&gpus, &grant);
-        let cpu_bind = surroundings.earlier_binding(&cpus);
+        let (step_gpus, gpu_bind) =
+            split_of_gpus(node, present, numbering, launcher, &gpus, &grant);
+        let cpu_bind = earlier_binding(node, present, numbering, launcher, &cpus);
         let is_told = wish.bind != Bind::None && is_first_far(node, &gpus, &cpus);
-        let stays_far = cpu_bind
-            .clone()
-            .filter(|_| is_told && surroundings.launcher.is_some());
+        let stays_far = cpu_bind.clone().filter(|_| is_told && launcher.is_some());
         let known = program::known(words.iter().copied());
         let step = Step {
             starter: Starter::Launcher,
@@ -183,104 +177,95 @@ fn launcher(present: &Present, numbering: &Numbering) -> Option<Launcher> {
     Launcher::find(numbered_by)
 }
 
-struct Surroundings<'a> {
-    node: &'a Topology,
-    present: &'a Present,
-    numbering: &'a Numbering,
-    launcher: Option<Launcher>,
+/// `None` if all processes share its CPUs.
+fn earlier_binding(
+    node: &Topology,
+    present: &Present,
+    numbering: &Numbering,
+    launcher: &Option<Launcher>,
+    cpus: &CpuSet,
+) -> Option<String> {
+    numbering.rank.as_ref()?;
+    if numbering.is_slurms() || numbering.repeats_slurm {
+        let read = |name: &str| present.get(name).map(String::as_str);
+        if by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
+            return Some(
+                "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)".to_string(),
+            );
+        }
+    }
+    if numbering.is_slurms() {
+        return None;
+    }
+    // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
+    match launcher {
+        // Slurm started it, and its masks told of no binding; slurmstepd's own CPUs tell
+        // nothing, since it is not held to the step's
+        Some(launcher) if numbering.repeats_slurm && launcher.name == "slurmstepd" => None,
+        Some(launcher) if launcher.cpus == *cpus => None,
+        Some(launcher) => Some(format!(
+            "`{}` bound it (`{}` leaves that to nic-placement)",
+            Shown::word(&launcher.name, 40),
+            unbound(&launcher.name, present)
+        )),
+        // a process that may run on all CPUs of the node was not bound
+        None if node.cpus().is_subset(cpus) => None,
+        None => Some("its launcher is not to be seen, and may have bound it".to_string()),
+    }
 }
 
-impl Surroundings<'_> {
-    /// `None` if all processes share its CPUs.
-    fn earlier_binding(&self, cpus: &CpuSet) -> Option<String> {
-        let Surroundings {
-            numbering,
-            launcher,
-            ..
-        } = self;
-        numbering.rank.as_ref()?;
-        if numbering.is_slurms() || numbering.repeats_slurm {
-            let read = |name: &str| self.present.get(name).map(String::as_str);
-            if by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
-                return Some(
-                    "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)"
-                        .to_string(),
-                );
-            }
-        }
-        if numbering.is_slurms() {
-            return None;
-        }
-        // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
-        match launcher {
-            // Slurm started it, and its masks told of no binding; slurmstepd's own CPUs tell
-            // nothing, since it is not held to the step's
-            Some(launcher) if numbering.repeats_slurm && launcher.name == "slurmstepd" => None,
-            Some(launcher) if launcher.cpus == *cpus => None,
-            Some(launcher) => Some(format!(
-                "`{}` bound it (`{}` leaves that to nic-placement)",
-                Shown::word(&launcher.name, 40),
-                self.unbound(&launcher.name)
-            )),
-            // a process that may run on all CPUs of the node was not bound
-            None if self.node.cpus().is_subset(cpus) => None,
-            None => Some("its launcher is not to be seen, and may have bound it".to_string()),
-        }
+/// The launcher's command that binds no process.  Both Hydras start ranks by a `hydra_pmi_proxy`; Intel MPI's ignores
+/// `--bind-to none` and pins (2021.19, run), and its ranks have the number of its run.
+fn unbound(launcher: &str, present: &Present) -> &'static str {
+    match launcher.starts_with("hydra_") || launcher == "pmi_proxy" {
+        true if present.contains_key("I_MPI_HYDRA_UUID") => "mpiexec -genv I_MPI_PIN 0",
+        true => "mpiexec -bind-to none",
+        false => "mpirun --bind-to none",
     }
+}
 
-    /// The launcher's command that binds no process.  Both Hydras start ranks by a
-    /// `hydra_pmi_proxy`; Intel MPI's ignores `--bind-to none` and pins (2021.19, run), and its
-    /// ranks have the number of its run.
-    fn unbound(&self, launcher: &str) -> &'static str {
-        match launcher.starts_with("hydra_") || launcher == "pmi_proxy" {
-            true if self.present.contains_key("I_MPI_HYDRA_UUID") => "mpiexec -genv I_MPI_PIN 0",
-            true => "mpiexec -bind-to none",
-            false => "mpirun --bind-to none",
+/// The GPUs of all processes, and the rule by which each has its own, as Slurm would say both.
+fn split_of_gpus(
+    node: &Topology,
+    present: &Present,
+    numbering: &Numbering,
+    launcher: &Option<Launcher>,
+    of: &TaskGpus,
+    grant: &GpuGrant,
+) -> (Option<String>, Option<String>) {
+    // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
+    let numbers = (!of.seen.is_empty()).then(|| gpus::slurms_numbers(node, &of.seen));
+    let known = present.get(STEP_GPUS).cloned().or(numbers.clone());
+    let Some(rank) = &numbering.rank else {
+        return (known, None);
+    };
+    match (of.seen.len(), of.own.len()) {
+        // the first takes the first of them, the next the next: Slurm 22.05's rule
+        (2.., 1) => (numbers, Some("gpu:per_task:1".to_string())),
+        (1, 1)
+            if numbering.is_slurms()
+                || numbering.repeats_slurm && present.contains_key(GPU_BIND) =>
+        {
+            (known, present.get(GPU_BIND).cloned())
         }
-    }
-
-    /// The GPUs of all processes, and the rule by which each has its own, as Slurm would say both.
-    fn split_of_gpus(&self, of: &TaskGpus, grant: &GpuGrant) -> (Option<String>, Option<String>) {
-        let Surroundings {
-            node,
-            present,
-            numbering,
-            launcher,
-        } = self;
-        // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
-        let numbers = (!of.seen.is_empty()).then(|| gpus::slurms_numbers(node, &of.seen));
-        let known = present.get(STEP_GPUS).cloned().or(numbers.clone());
-        let Some(rank) = &numbering.rank else {
-            return (known, None);
-        };
-        match (of.seen.len(), of.own.len()) {
-            // the first takes the first of them, the next the next: Slurm 22.05's rule
-            (2.., 1) => (numbers, Some("gpu:per_task:1".to_string())),
-            (1, 1)
-                if numbering.is_slurms()
-                    || numbering.repeats_slurm && present.contains_key(GPU_BIND) =>
-            {
-                (known, present.get(GPU_BIND).cloned())
+        (1, 1) if rank.of.is_some_and(|of| of as usize <= node.gpus.len()) => {
+            let lists: Vec<(&str, &str)> = grant
+                .variables
+                .iter()
+                .map(|(name, value)| (*name, value.as_str()))
+                .collect();
+            // a list that the launcher had itself is the same for all its processes
+            if launcher.as_ref().and_then(|launcher| launcher.had(&lists)) != Some(false) {
+                return (known, None);
             }
-            (1, 1) if rank.of.is_some_and(|of| of as usize <= node.gpus.len()) => {
-                let lists: Vec<(&str, &str)> = grant
-                    .variables
-                    .iter()
-                    .map(|(name, value)| (*name, value.as_str()))
-                    .collect();
-                // a list that the launcher had itself is the same for all its processes
-                if launcher.as_ref().and_then(|launcher| launcher.had(&lists)) != Some(false) {
-                    return (known, None);
-                }
-                // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
-                let all: Vec<GpuIndex> = node.gpu_indices().collect();
-                (
-                    Some(gpus::slurms_numbers(node, &all)),
-                    Some("gres/gpu:per_task:1".to_string()),
-                )
-            }
-            _ => (known, None),
+            // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
+            let all: Vec<GpuIndex> = node.gpu_indices().collect();
+            (
+                Some(gpus::slurms_numbers(node, &all)),
+                Some("gres/gpu:per_task:1".to_string()),
+            )
         }
+        _ => (known, None),
     }
 }
 

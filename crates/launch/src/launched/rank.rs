@@ -1,6 +1,5 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
 
-use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::step::{GpuGrant, NODE_NAME, TaskGpus};
@@ -10,26 +9,6 @@ use nic_placement_process::admin::hostname;
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
 
-struct LauncherKind {
-    local: &'static str,
-    counts: &'static [&'static str],
-    world: [&'static str; 2],
-}
-
-impl LauncherKind {
-    fn number(&self, values: &Present) -> Option<u32> {
-        number(values, self.local)
-    }
-
-    fn count(&self, values: &Present) -> Option<u32> {
-        match self.local {
-            FLUX => fluxs_count(values),
-            SLURM => slurms_count(values),
-            _ => self.counts.iter().find_map(|name| count(values, name)),
-        }
-    }
-}
-
 /// The launchers in the order in which they count.
 ///
 /// A launcher hands its environment on: torchrun in a task of srun, mpirun in a batch script.  The
@@ -38,47 +17,37 @@ impl LauncherKind {
 /// HPE's variables itself (flux-shell-cray-pals(1)): it is before these.  MPI's launchers are
 /// inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is first:
 /// programs choose their GPU by it, whatever set it.
-const LAUNCHERS: [LauncherKind; 8] = [
+///
+/// A process's number on its node, the processes there, its number in the job, and the processes of the job.
+const LAUNCHERS: [(&str, &[&str], [&str; 2]); 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
-    kind(
+    (
         PROGRAMS,
         &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"],
         ["RANK", "WORLD_SIZE"],
     ),
     // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
-    kind(
+    (
         MPIS[0],
         &["OMPI_COMM_WORLD_LOCAL_SIZE"],
         ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
     ),
     // MVAPICH2's mpirun_rsh
-    kind(
+    (
         MPIS[1],
         &["MV2_COMM_WORLD_LOCAL_SIZE"],
         ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
     ),
     // Hydra: MPICH, Intel MPI, MVAPICH
-    kind(MPIS[2], &["MPI_LOCALNRANKS"], ["PMI_RANK", "PMI_SIZE"]),
+    (MPIS[2], &["MPI_LOCALNRANKS"], ["PMI_RANK", "PMI_SIZE"]),
     // flux-shell(1) gives no count for the node
-    kind(FLUX, &[], ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"]),
+    (FLUX, &[], ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"]),
     // HPE's mpiexec
-    kind(CRAYS[0], &["PALS_LOCAL_SIZE"], ["PALS_RANKID", "PMI_SIZE"]),
+    (CRAYS[0], &["PALS_LOCAL_SIZE"], ["PALS_RANKID", "PMI_SIZE"]),
     // Cray PMI, which others set too
-    kind(CRAYS[1], &["PMI_LOCAL_SIZE"], ["PMI_RANK", "PMI_SIZE"]),
-    kind(SLURM, &[], ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
+    (CRAYS[1], &["PMI_LOCAL_SIZE"], ["PMI_RANK", "PMI_SIZE"]),
+    (SLURM, &[], ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
 ];
-
-const fn kind(
-    local: &'static str,
-    counts: &'static [&'static str],
-    world: [&'static str; 2],
-) -> LauncherKind {
-    LauncherKind {
-        local,
-        counts,
-        world,
-    }
-}
 
 /// The variable by which programs themselves choose their GPU.
 const PROGRAMS: &str = "LOCAL_RANK";
@@ -130,32 +99,48 @@ impl Numbering {
 /// By the user's own words, else by the innermost launcher that gives a number.
 pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) -> Numbering {
     let launchers = launchers(values);
-    let innermost = innermost(values, &launchers);
-    let said = rank(values, local_rank, local_size, innermost, &launchers);
+    let innermost = launchers.first();
+    let said = local_rank
+        .or(innermost.map(|launcher| launcher.number))
+        .map(|number| Rank {
+            number: virtual_number(values)
+                .filter(|_| local_rank.is_none())
+                .unwrap_or(number),
+            of: local_size
+                .or_else(|| innermost?.count)
+                .or_else(|| count_of_another(number, &launchers)),
+            said: match innermost.filter(|_| local_rank.is_none()) {
+                Some(launcher) => format!("{}={number}", launcher.local),
+                None => format!("local rank {number}"),
+            },
+            by_user: local_rank.is_some(),
+        });
     let count = said.as_ref().map_or(local_size, |rank| rank.of);
+    let most = count.unwrap_or(MAX_PROCESSES);
     let (rank, doubt) = match said {
-        Some(rank) if rank.number < rank.of.unwrap_or(MAX_PROCESSES).min(MAX_PROCESSES) => {
-            (Some(rank), None)
-        }
-        Some(Rank { said, of, .. }) => {
-            let of = of.unwrap_or(MAX_PROCESSES);
-            let doubt = format!("`{said}` is not below size {of}: ignored");
-            (None, Some(doubt))
-        }
-        None => (None, None),
+        Some(Rank { number, said, .. }) if number >= most.min(MAX_PROCESSES) => (
+            None,
+            Some(format!("`{said}` is not below size {most}: ignored")),
+        ),
+        said => (said, None),
     };
     let variable = innermost
         .filter(|_| local_rank.is_none())
         .map(|launcher| launcher.local);
-    let gave_it = |launcher: &&&LauncherKind| {
-        rank.as_ref()
-            .is_some_and(|rank| is_of(values, rank, launcher))
+    // to be the only one says nothing
+    let gave_it = |launcher: &&Numbers| {
+        launcher.local != SLURM
+            && rank.as_ref().is_some_and(|rank| {
+                rank.of.is_some_and(|of| of > 1)
+                    && (rank.of, rank.number) == (launcher.count, launcher.number)
+            })
     };
-    let number_here = rank.as_ref().map_or(0, |rank| rank.number);
-    let world = innermost.map(|launcher| launcher.world.map(|name| number(values, name)));
-    let (global, total) = match world {
-        Some([Some(global), total]) => (global, total),
-        _ => (number_here, count),
+    let (global, total) = match innermost {
+        Some(Numbers {
+            world: [Some(global), total],
+            ..
+        }) => (*global, *total),
+        _ => (rank.as_ref().map_or(0, |rank| rank.number), count),
     };
     Numbering {
         variable,
@@ -165,10 +150,14 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
             .map(|launcher| launcher.local)
             .or(variable),
         repeats_slurm: variable != Some(SLURM)
-            && rank.as_ref().is_some_and(|rank| is_slurms(values, rank)),
+            && rank.as_ref().is_some_and(|rank| {
+                number(values, SLURM) == Some(rank.number)
+                    && rank.of.is_some()
+                    && rank.of == slurms_count(values)
+            }),
         global,
         total: total.unwrap_or(1).max(1),
-        doubt: doubt.or_else(|| misspelt(values)),
+        doubt,
         rank,
     }
 }
@@ -176,24 +165,43 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
 /// Has a launcher brought Slurm's name of another node? Both Hydras lay the variables of mpiexec's
 /// node over those of their daemon's step (MPICH 5.0.2, Intel MPI 2021.19, run).
 pub fn has_brought_a_node(values: &Present) -> bool {
-    let innermost = innermost(values, &launchers(values));
-    innermost.is_some_and(|launcher| launcher.local != SLURM)
+    launchers(values)
+        .first()
+        .is_some_and(|launcher| launcher.local != SLURM)
         && hostname().split('.').next() != values.get(NODE_NAME).map(String::as_str)
 }
 
-fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
-    let is_passed_over = |launcher: &&LauncherKind| {
-        if is_slurms_task(values) {
-            ![PROGRAMS, SLURM].contains(&launcher.local)
-        } else {
-            CRAYS.contains(&launcher.local) && are_slurms(values)
-                || started_brokers(values, launcher)
-        }
+/// Numbers that a launcher gives; the innermost is the first.
+struct Numbers {
+    local: &'static str,
+    number: u32,
+    count: Option<u32>,
+    world: [Option<u32>; 2],
+}
+
+fn launchers(values: &Present) -> Vec<Numbers> {
+    let is_slurms_task = is_slurms_task(values);
+    let launcher = |&(local, counts, world): &(&'static str, &[&str], [&str; 2])| {
+        let launcher = Numbers {
+            local,
+            number: number(values, local)?,
+            count: match local {
+                FLUX => fluxs_count(values),
+                SLURM => slurms_count(values),
+                _ => counts.iter().find_map(|name| count(values, name)),
+            },
+            world: world.map(|name| number(values, name)),
+        };
+        let is_passed_over = match is_slurms_task {
+            true => ![PROGRAMS, SLURM].contains(&local),
+            // a batch script is number 0 of no step
+            false if local == SLURM => launcher.count.is_none(),
+            false if CRAYS.contains(&local) => are_slurms(values),
+            false => started_brokers(values, &launcher),
+        };
+        (!is_passed_over).then_some(launcher)
     };
-    LAUNCHERS
-        .iter()
-        .filter(|launcher| !is_passed_over(launcher))
-        .collect()
+    LAUNCHERS.iter().filter_map(launcher).collect()
 }
 
 /// True for the process that slurmstepd started, whose number it sets in `SLURM_TASK_PID`
@@ -203,53 +211,13 @@ fn is_slurms_task(values: &Present) -> bool {
     number(values, "SLURM_TASK_PID") == Some(std::process::id()) && slurms_count(values).is_some()
 }
 
-/// Slurm's number is none without a count: a batch script is number 0 of no step.
-fn innermost(
-    values: &Present,
-    launchers: &[&'static LauncherKind],
-) -> Option<&'static LauncherKind> {
-    let innermost = launchers
-        .iter()
-        .copied()
-        .find(|launcher| launcher.number(values).is_some())?;
-    (innermost.local != SLURM || innermost.count(values).is_some()).then_some(innermost)
-}
-
-fn rank(
-    values: &Present,
-    local_rank: Option<u32>,
-    local_size: Option<u32>,
-    innermost: Option<&LauncherKind>,
-    launchers: &[&LauncherKind],
-) -> Option<Rank> {
-    let by_launcher = || {
-        let local = innermost?.local;
-        let number = number(values, local)?;
-        Some((number, format!("{local}={number}")))
-    };
-    let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
-    let (number, said) = by_user.or_else(by_launcher)?;
-    let of = local_size
-        .or_else(|| innermost?.count(values))
-        .or_else(|| count_of_another(values, number, launchers));
-    let own = virtual_number(values).filter(|_| local_rank.is_none());
-    Some(Rank {
-        number: own.unwrap_or(number),
-        of,
-        said,
-        by_user: local_rank.is_some(),
-    })
-}
-
 /// The count of the innermost launcher that gave this number too: a shell in its task or a
 /// container's starter may repeat the number without it, as Pyxis for images of PyTorch (`RANK`
 /// and `LOCAL_RANK`), and scripts with `export LOCAL_RANK=$SLURM_LOCALID`.  A count of 1 says
 /// nothing: what that process started begins at 0 too.
-fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> Option<u32> {
-    launchers
-        .iter()
-        .filter(|launcher| launcher.number(values) == Some(own))
-        .filter_map(|launcher| launcher.count(values))
+fn count_of_another(own: u32, launchers: &[Numbers]) -> Option<u32> {
+    let same = launchers.iter().filter(|launcher| launcher.number == own);
+    same.filter_map(|launcher| launcher.count)
         .find(|&of| of > own.max(1))
 }
 
@@ -265,40 +233,14 @@ fn are_slurms(values: &Present) -> bool {
     application.is_some() && step().as_ref() == application
 }
 
-fn is_slurms(values: &Present, rank: &Rank) -> bool {
-    number(values, SLURM) == Some(rank.number)
-        && rank.of.is_some()
-        && rank.of == slurms_count(values)
-}
-
-/// To be the only one says nothing.
-fn is_of(values: &Present, rank: &Rank, launcher: &LauncherKind) -> bool {
-    launcher.local != SLURM
-        && rank.of.is_some_and(|of| of > 1)
-        && rank.of == launcher.count(values)
-        && launcher.number(values) == Some(rank.number)
-}
-
 /// True if this launcher started Flux's broker as the node's only process, and Flux this one.
 /// Flux takes `PALS_*`, `PMI_*` and `SLURM_*` from its programs' environment (flux-core,
 /// src/broker/runat.c) and leaves these.
-fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
+fn started_brokers(values: &Present, launcher: &Numbers) -> bool {
     MPIS.contains(&launcher.local)
-        && launcher.count(values) == Some(1)
+        && launcher.count == Some(1)
         && number(values, FLUX).is_some()
         && fluxs_count(values) != Some(1)
-}
-
-fn misspelt(values: &Present) -> Option<String> {
-    LAUNCHERS.iter().find_map(|LauncherKind { local, .. }| {
-        // `-1` says that there is no launcher
-        let text = values
-            .get(*local)
-            .filter(|text| !text.is_empty() && *text != "-1")?;
-        text.parse::<u32>()
-            .is_err()
-            .then(|| format!("`{local}={}` is no number: ignored", Shown::word(text, 40)))
-    })
 }
 
 fn number(values: &Present, name: &str) -> Option<u32> {

@@ -15,9 +15,9 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
-use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::machine_name::machine_named;
-use nic_placement_launch::step::{self, BadWish};
+use nic_placement_launch::step;
 use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
 use nic_placement_process::devices::{self, DeviceFiles};
@@ -182,11 +182,8 @@ impl PlanOptions {
             ..Admin::default()
         };
         let words = self.words.as_deref();
-        let mut wish = step::wish(words, admin).map_err(|bad| match bad {
-            BadWish::Word(bad) => misunderstood(bad),
-            BadWish::Nothing => {
-                misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default()))
-            }
+        let mut wish = step::wish(words, admin).map_err(|bad| {
+            misunderstood(format!("`--words {}`: {bad}", words.unwrap_or_default()))
         })?;
         let doubts = self.arguments.add_to(&mut wish.admin)?;
         Ok((wish, doubts))
@@ -223,12 +220,5 @@ pub(super) fn gpus(
     let Some(list) = list else {
         return Ok(topology.gpu_indices().collect());
     };
-    gpus_named(topology, list).map_err(|bad| {
-        let said = format!("`{option} {list}`: {bad}");
-        if matches!(bad, BadGpuList::Written(_)) {
-            misunderstood(said)
-        } else {
-            said.into()
-        }
-    })
+    gpus_named(topology, list).map_err(|bad| misunderstood(format!("`{option} {list}`: {bad}")))
 }

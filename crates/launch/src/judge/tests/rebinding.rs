@@ -25,7 +25,7 @@ fn each_row_of_the_table_has_all_fields_and_known_signs() {
             does,
             instead,
         } = row;
-        let is_right = ["always", "bound", "amd", "gpus", "nics"].contains(&when);
+        let is_right = ["always", "bound", "amd", "gpus", "nics", "verbs"].contains(&when);
         assert!(is_right, "`{when}`");
         let is_text = |text: &&str| !text.is_empty() && !text.contains('\t');
         assert!([of, does, instead].iter().all(is_text), "{row:?}");

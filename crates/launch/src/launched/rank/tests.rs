@@ -56,7 +56,7 @@ fn each_launcher_is_known_by_its_own_variables() {
         // a batch script is no task of a step
         "SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_TASKS_PER_NODE=8 | -, 0 of 1",
         // no numbers
-        "LOCAL_RANK=first | -, 0 of 1, `LOCAL_RANK=first` is no number: ignored",
+        "LOCAL_RANK=first | -, 0 of 1",
         "LOCAL_RANK=-1 | -, 0 of 1",
         "LOCAL_RANK= MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 | 1/2 MPI_LOCALRANKID=1, 1 of 2",
         "LOCAL_RANK=8 LOCAL_WORLD_SIZE=8 | -, 0 of 8, `LOCAL_RANK=8` is not below size 8: ignored",

@@ -2,7 +2,7 @@
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
-use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile, caveats};
+use nic_placement_core::libraries::{Evidence, Present, caveats};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
@@ -10,7 +10,6 @@ use nic_placement_fleet::doctor::facts::Caller;
 use nic_placement_launch::judge::{self, Checked};
 use nic_placement_node::discover::Root;
 use nic_placement_sys as sys;
-use std::path::Path;
 
 pub(super) fn here() -> Caller {
     let limits = Root::live().read("proc/self/limits");
@@ -54,9 +53,6 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         },
         ..Task::default()
     };
-    let there = |_: &str| Some(FileText::default());
-    let here = |path: &str| Path::new(path).is_file().then(FileText::default);
-    let read: ReadFile = if is_live { &here } else { &there };
     let evidence = Evidence {
         present,
         read: &|_| None,
@@ -72,7 +68,6 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         is_bound: plan.wish.bind != Bind::None,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
-        read,
     });
     [found, caveats(topology, &given)].concat()
 }

@@ -171,6 +171,8 @@ pub(super) fn node_file(
 }
 
 /// The release of Slurm's programs here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
+///
+/// A program that waits for the controller, a name server or a file system is left: a release drains no node.
 pub(in crate::commands) fn release() -> Option<String> {
     const PATIENCE: Duration = Duration::from_secs(2);
     ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {

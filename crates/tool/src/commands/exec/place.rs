@@ -93,7 +93,6 @@ pub(super) fn place(
                 is_bound: placed.placement.moves,
                 fabric: wish.admin.fabric,
                 interfaces: &interfaces(&read),
-                read: &read,
             }) {
                 say(&format!("{name}: {doubt}"));
             }

@@ -7,7 +7,7 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::GpuIndex;
 use nic_placement_launch::answers;
-use nic_placement_launch::explain::{Explain, Pair};
+use nic_placement_launch::explain::{self, MEASURED, Pair};
 
 pub(super) fn explain(
     plan: &Plan,
@@ -16,12 +16,12 @@ pub(super) fn explain(
     diagnostics: &[Diagnostic],
     page: &mut Page,
 ) -> Result<(), Failure> {
-    let explained = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu)));
+    let explained = gpus.iter().map(|&gpu| (gpu, explain::explain(plan, gpu)));
     let explained: Vec<(GpuIndex, Vec<Pair>)> = explained.collect();
     let lack = |gpu: &GpuIndex| (gpu.0 as u32, answers::shortfalls_of(plan, *gpu));
     let lacking: shortfalls::Shortfalls = gpus.iter().map(lack).collect();
     if json {
-        page.exact(&answers::explanation(plan, &explained));
+        page.exact(&answers::explanation(plan, gpus));
         return shortfalls::verdict("show", "a task with GPU", plan, &lacking);
     }
     if gpus.is_empty() {
