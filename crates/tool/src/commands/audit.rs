@@ -2,7 +2,7 @@
 
 use super::devices::device_name;
 use super::input::{documents, or_stdin};
-use super::page::{Page, Style, Text};
+use super::page::Page;
 use super::{Failure, output, refresh::textfile};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, DeviceCount, Inventory};
@@ -137,7 +137,7 @@ fn print(audited: &Audited, page: &mut Page) {
     }
     for Bad { input, line, why } in &audited.bad {
         let place = line.map_or(String::new(), |line| format!("`{input}:{line}`: "));
-        page.item(Text::styled("bad    ", Style::Wrong), place + why);
+        page.item("bad    ", place + why);
     }
     if audited.bad_count > TOLD {
         page.item("bad    ", format!("and {} more", audited.bad_count - TOLD));

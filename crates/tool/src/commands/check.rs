@@ -5,6 +5,7 @@ mod caller;
 mod facts;
 mod health;
 mod installed;
+pub(super) use installed::release;
 mod neighbours;
 
 use super::exec::variables::ProgramEnvironment;

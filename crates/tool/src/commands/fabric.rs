@@ -129,15 +129,10 @@ fn print(rails: &FabricRails, page: &mut Page) {
         page.blank();
         let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
         for of in &rails.rails {
-            let style = if of.right == of.ports {
-                Style::Plain
-            } else {
-                Style::Wrong
-            };
             table.row([
                 of.rail.to_string().into(),
                 of.nics.join(" ").into(),
-                Text::styled(format!("{} of {}", of.right, of.ports), style).unbroken(),
+                Text::from(format!("{} of {}", of.right, of.ports)).unbroken(),
                 of.leaves.join(" ").into(),
             ]);
         }
@@ -172,10 +167,8 @@ fn print(rails: &FabricRails, page: &mut Page) {
 
 fn items(page: &mut Page, word: &str, texts: impl ExactSizeIterator<Item = String>) {
     let count = texts.len();
-    let is_wrong = ["wrong  ", "unread "].contains(&word);
-    let style = if is_wrong { Style::Wrong } else { Style::Plain };
     for text in texts.take(SHOWN) {
-        page.item(Text::styled(word, style), text);
+        page.item(word, text);
     }
     if count > SHOWN {
         page.item(word, format_args!("{} more are in --json", count - SHOWN));

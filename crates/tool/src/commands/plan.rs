@@ -25,7 +25,7 @@ use nic_placement_fleet::doctor::{
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::srun::{self, SrunLine};
-use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
+use nic_placement_launch::step::{GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::collections::BTreeMap;
 
@@ -160,7 +160,11 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     });
     let lacking: shortfalls::Shortfalls = lacking.collect();
     match output {
-        Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &uses, &diagnostics)),
+        Output { json: true, .. } => {
+            let tasks = placed.iter().zip(&uses);
+            let tasks = tasks.map(|(task, uses)| answers::task_of(plan, task, uses));
+            page.exact(&answers::plan(plan, tasks.collect(), &diagnostics))
+        }
         Output { drawing, .. } if drawing.is_wanted() => {
             drawing.draw(&drawing::of_plan(plan, &placed), page)?
         }
@@ -244,11 +248,11 @@ fn step_of(
         // a plan is for a node without other jobs' tasks
         alone_on_node: true,
     };
-    let (mut step, mut tasks) = request.step(topology).map_err(|bad| match bad {
-        BadStep::TooFew("GPU", ..) if of_step.gpus_per_task.is_none() => {
-            format!("{bad}: with `--gpus-per-task all` every task sees all")
+    let (mut step, mut tasks) = request.step(topology).map_err(|bad| {
+        match of_step.gpus_per_task.is_none() && bad.contains("GPU") {
+            true => format!("{bad}: with `--gpus-per-task all` every task sees all"),
+            false => bad,
         }
-        bad => bad.to_string(),
     })?;
     step.gpus = step_gpus.or(step.gpus);
     if let Some(played) = played {

@@ -22,7 +22,7 @@ use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
 use nic_placement_process::devices::{self, DeviceFiles};
 use nic_placement_process::node;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 

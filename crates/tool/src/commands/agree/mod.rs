@@ -3,7 +3,7 @@
 mod pmi;
 
 use super::exec::variables::ProgramEnvironment;
-use super::page::{Page, Style, Text};
+use super::page::Page;
 use super::{Failure, ending};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
@@ -76,12 +76,7 @@ fn print(compared: &Compared, page: &mut Page) {
     ));
     for of in &compared.dissents {
         page.blank();
-        let style = if of.write.is_empty() {
-            Style::Heading
-        } else {
-            Style::Wrong
-        };
-        page.line(Text::styled(&of.nodes, style));
+        page.line(&of.nodes);
         let differences = of.differences.iter();
         differences.for_each(|difference| page.item("    ", difference.as_str()));
         // to be copied whole

@@ -7,7 +7,7 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::GpuIndex;
 use nic_placement_launch::answers;
-use nic_placement_launch::explain::{self, MEASURED, Pair};
+use nic_placement_launch::explain::{self, Pair};
 
 pub(super) fn explain(
     plan: &Plan,

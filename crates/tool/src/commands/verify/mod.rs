@@ -203,7 +203,6 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         let have_ended =
             seconds != u64::MAX && now.processes.is_empty() && !looks.processes.is_empty();
         if is_shown {
-            let (seconds, processes) = (begun.elapsed().as_secs(), now.processes.len());
             let readings = lately.as_mut().map(|lately| lately.readings(BEFORE));
             let mut page = Page::of(&io::stdout());
             let passed = begun.elapsed().as_secs();
