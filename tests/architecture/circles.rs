@@ -7,106 +7,86 @@
 use crate::source::Module;
 use std::collections::{BTreeMap, BTreeSet};
 
-type Path = Vec<String>;
-
 /// The longest chain of re-exports that is followed: one that leads to itself ends there.
 const MAX_HOPS: usize = 16;
 
-/// A module, and its item's name there; none where the module itself is named.
-type Item = (Path, Option<String>);
+struct Modules<'a>(BTreeMap<&'a [String], &'a Module>);
 
-/// The modules of one crate by their paths.
-struct Crate<'a>(BTreeMap<&'a [String], &'a Module>);
-
-impl Crate<'_> {
-    /// The module that defines an item; `None` where it is another crate's, or of `from` itself.
-    fn resolve(&self, from: &[String], path: &[String], hops: usize) -> Option<Item> {
-        let supers = path
-            .iter()
-            .take_while(|segment| *segment == "super")
-            .count();
-        let (begin, names) = match path.first()?.as_str() {
-            "crate" => (0, 1),
-            "self" => (from.len(), 1),
-            "super" => (from.len().saturating_sub(supers), supers),
-            first => {
-                let module = self.0.get(from)?;
-                let is_child = self.0.contains_key(&*[from, &path[..1]].concat());
-                let is_known = is_child || module.imports.iter().any(|import| import.name == first);
-                is_known.then_some((from.len(), 0))?
-            }
-        };
-        self.walk(from[..begin].to_vec(), &path[names..], hops)
-    }
-
-    fn walk(&self, module: Path, rest: &[String], hops: usize) -> Option<Item> {
-        let Some((name, after)) = rest.split_first() else {
-            return Some((module, None));
-        };
-        let child = [&module[..], std::slice::from_ref(name)].concat();
-        let is_module = self.0.contains_key(&*child);
-        let imports = &self.0.get(&*module)?.imports;
-        match imports.iter().find(|import| import.name == *name) {
+impl Modules<'_> {
+    /// The module that defines an item, and its name there; `None` for a module, and for what another crate has.
+    fn resolve(
+        &self,
+        from: &Module,
+        path: &[String],
+        hops: usize,
+    ) -> Option<(Vec<String>, String)> {
+        let whole = from.absolute(path).or_else(|| {
+            let whole = [&from.path[..], path].concat();
+            let is_child = self.0.contains_key(&whole[..=from.path.len()]);
+            (is_child || imported(from, &path[0]).is_some()).then_some(whole)
+        })?;
+        for (end, name) in whole.iter().enumerate().skip(1) {
+            let (within, after) = (self.0.get(&whole[..end])?, &whole[end + 1..]);
+            let is_module = self.0.contains_key(&whole[..=end]);
             // a function may have the name of its module
-            Some(import) if name != "*" && (after.is_empty() || !is_module) => {
-                let through = [&import.path.segments, after].concat();
-                self.resolve(&module, &through, hops.checked_sub(1)?)
+            let import = imported(within, name).filter(|_| after.is_empty() || !is_module);
+            if let Some(import) = import {
+                let through = [import, after].concat();
+                return self.resolve(within, &through, hops.checked_sub(1)?);
+            } else if !is_module {
+                return Some((whole[..end].to_vec(), name.clone()));
             }
-            _ if is_module => self.walk(child, after, hops),
-            _ => Some((module, Some(name.clone()))),
         }
+        None
     }
+}
 
-    /// Each use between two children of one module, and where it is written.
-    fn uses(&self) -> BTreeMap<Path, BTreeMap<Path, String>> {
-        let mut found: BTreeMap<Path, BTreeMap<Path, String>> = BTreeMap::new();
-        for (from, module) in &self.0 {
-            // the compiler warns of a private import without a use
-            let imported = module.imports.iter().filter(|import| !import.public);
-            let names = module.names.iter().filter(|name| name.of_module);
-            for path in imported.map(|import| &import.path).chain(names) {
-                let Some((to, Some(item))) = self.resolve(from, &path.segments, MAX_HOPS) else {
-                    continue;
-                };
-                let shared = from
-                    .iter()
-                    .zip(&to)
-                    .take_while(|(one, other)| one == other)
-                    .count();
-                let file = &self.0[&*to].file;
-                if from.len() > shared && to.len() > shared && *file != module.file {
-                    let written = format!("{}:{}: uses `{item}` of {file}", module.file, path.line);
-                    let of_user = found.entry(from[..=shared].to_vec()).or_default();
-                    of_user.entry(to[..=shared].to_vec()).or_insert(written);
-                }
-            }
-        }
-        found
-    }
+/// The path by which a module imports a name.
+fn imported<'a>(module: &'a Module, name: &str) -> Option<&'a [String]> {
+    let named = module.written.iter().find(|written| {
+        let import = written.import.as_ref();
+        name != "*" && import.is_some_and(|import| import.0 == name)
+    });
+    named.map(|written| &*written.path)
 }
 
 /// The uses among siblings of which each is part of a circle, or leads from one to another.
 pub fn circles(modules: &[Module]) -> Vec<String> {
-    let mut found = BTreeSet::new();
-    let names: BTreeSet<&str> = modules.iter().map(|module| module.crate_name).collect();
-    for name in names {
-        // a program beside a library is a crate of its own, which the library cannot use
-        let is_of_it =
-            |module: &&Module| module.crate_name == name && !module.file.ends_with("/main.rs");
-        let of_crate = modules.iter().filter(is_of_it);
-        let mut uses = Crate(of_crate.map(|module| (&*module.path, module)).collect()).uses();
-        // a module that uses none of the rest, or that none of them uses, is in no circle
-        loop {
-            let used: BTreeSet<Path> = uses.values().flat_map(|of| of.keys().cloned()).collect();
-            let (before, users) = (uses.len(), uses.keys().cloned().collect::<BTreeSet<_>>());
-            uses.values_mut()
-                .for_each(|of| of.retain(|module, _| users.contains(module)));
-            uses.retain(|module, of| !of.is_empty() && used.contains(module));
-            if uses.len() == before {
-                break;
+    let of_path = modules.iter().map(|module| (&*module.path, module));
+    let all = Modules(of_path.collect());
+    let mut uses = BTreeMap::new();
+    for module in modules {
+        for written in &module.written {
+            // the compiler warns of a private import without a use
+            let is_use = match &written.import {
+                Some((_, public)) => !public,
+                None => written.of_module,
+            };
+            let used = is_use.then(|| all.resolve(module, &written.path, MAX_HOPS));
+            let Some((to, item)) = used.flatten() else {
+                continue;
+            };
+            let from = &module.path;
+            let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+            let file = &all.0[&*to].file;
+            if from.len() > shared && to.len() > shared && *file != module.file {
+                let told = format!("{}:{}: uses `{item}` of {file}", module.file, written.line);
+                let siblings = (from[..=shared].to_vec(), to[..=shared].to_vec());
+                uses.entry(siblings).or_insert(told);
             }
         }
-        found.extend(uses.into_values().flat_map(BTreeMap::into_values));
     }
-    found.into_iter().collect()
+    knots(uses).into_values().collect()
+}
+
+/// Without the arrows that begin where none ends, or end where none begins.
+pub fn knots<N: Ord + Clone, T>(mut arrows: BTreeMap<(N, N), T>) -> BTreeMap<(N, N), T> {
+    loop {
+        let (users, used): (BTreeSet<N>, BTreeSet<N>) = arrows.keys().cloned().unzip();
+        let before = arrows.len();
+        arrows.retain(|(from, to), _| used.contains(from) && users.contains(to));
+        if arrows.len() == before {
+            return arrows;
+        }
+    }
 }
