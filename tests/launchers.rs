@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         println!("{how} {title} ({took:.1} s)\n    {}", row.trim_end());
         found.iter().for_each(|line| println!("    {line}"));
         failed += usize::from(!found.is_empty());
-        if !found.is_empty() && word != "all" {
+        if !found.is_empty() {
             println!("{}", bed.transcript.borrow());
         }
     }

@@ -42,6 +42,10 @@ const FIRST: &str =
     "unshare --uts --mount sh -c 'hostname n0; mount --bind hosts /etc/hosts; exec \"$@\"' - ";
 /// Now and then Open MPI 5's mpirun waits for its daemons after all ranks have ended and reported, without the plugin too.
 const WITHIN: &str = "ended() { \"$@\"; case $? in 0 | 124 | 137) true ;; *) false ;; esac; }; ended timeout -k 2 45 ";
+/// One task on each node.  Its ranks write into a file: slurmstepd sends srun lines of more than 1024 bytes in parts (`MAX_MSG_LEN` in
+/// src/slurmd/slurmstepd/io.c), and those of the other node come between.
+const ONE_EACH: &str = "one_each() { srun -n2 --ntasks-per-node=1 -c112 --output=ranks.%t \"$@\"; \
+                        set -- $?; cat ranks.?; return $1; }; one_each ";
 /// A launcher that places and binds no rank itself.
 const fn launcher(
     name: &'static str,
@@ -105,7 +109,7 @@ pub const JOBS: &[Job] = &[
     },
     Job {
         shown: "`srun torchrun`",
-        command: "srun -n2 --ntasks-per-node=1 -c112 sh -c 'exec PROGRAM --nnodes=2 --node_rank=$SLURM_PROCID \
+        command: "ONE_EACH sh -c 'exec PROGRAM --nnodes=2 --node_rank=$SLURM_PROCID \
                   --master_addr=127.0.0.1 --master_port=19877 --no_python \
                   --nproc_per_node=8 --redirects 2 --tee 2 RANK'",
         option: Nics::All,
@@ -114,7 +118,7 @@ pub const JOBS: &[Job] = &[
     Job {
         shown: "actors, which the [module](#a-training-script) places",
         command: "export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=disabled HOME=/tmp; \
-                  srun -n2 --ntasks-per-node=1 -c112 PROGRAM -B ACTORS RANK",
+                  ONE_EACH PROGRAM -B ACTORS RANK",
         option: Nics::Node,
         ..launcher("Ray", "2.60.0", ("ray-2.60.0", "python3"))
     },
@@ -211,6 +215,7 @@ impl Job {
         let command = self
             .command
             .replace("WITHIN ", WITHIN)
+            .replace("ONE_EACH ", ONE_EACH)
             .replace("FIRST ", FIRST);
         let command = command.replace("ACTORS", &format!("{repository}/tests/launchers/actors.py"));
         let command = command.replace("PROGRAM", &program).replace("RANK", &rank);
