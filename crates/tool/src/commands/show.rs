@@ -9,14 +9,14 @@ use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_core::topology::Topology;
 use nic_placement_fleet::doctor::gpus;
 use nic_placement_formats::file;
 
 /// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///
-/// A tree with the NICs that each GPU would get, the matrix of nvidia-smi topo -m with the distances of NUMA nodes, and which
-/// NICs are left out, and why. Or a picture.
+/// A tree with the NICs that each GPU would get, the paths between GPUs and NICs as in nvidia-smi topo -m, and which NICs are
+/// left out, and why. Or a picture.
 ///
 /// With --gpu, for this GPU and each NIC: the path, what it lets through if no other GPU shares it, the GPUs that use the NIC,
 /// and why the GPU got it, or what the node would lose if this GPU alone moved there. A last line tells if the choice hangs on
@@ -86,61 +86,38 @@ fn show(plan: &Plan, diagnostics: &[Diagnostic], page: &mut Page) {
     page.notes(notes);
 }
 
-/// The paths of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
+/// `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
 fn matrix(topology: &Topology, page: &mut Page) {
     /// `GPU255` and `NODE*` take 6 columns, and a gap.
     const ABREAST: usize = 9;
-    let gpus: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    let gpus: Vec<_> = topology.numbered_gpus().collect();
     let nics = topology.nics.iter();
-    let nics: Vec<_> = nics
-        .filter_map(|nic| Some((&nic.name, nic.address?)))
-        .collect();
-    let columns: Vec<usize> = (0..gpus.len()).filter(|_| !nics.is_empty()).collect();
+    let nics: Vec<_> = nics.filter_map(|nic| Some((nic, nic.address?))).collect();
+    if nics.is_empty() {
+        return;
+    }
     let mut shown = Vec::new();
-    for columns in columns.chunks(ABREAST) {
-        let headings = columns.iter().map(|gpu| format!("GPU{gpu}"));
+    for gpus in gpus.chunks(ABREAST) {
+        let headings = gpus.iter().map(|(index, _)| format!("GPU{index}"));
         let mut table = Table::headed([String::new()].into_iter().chain(headings));
-        for (name, nic) in &nics {
-            let cells = columns.iter().map(|&gpu| {
-                shown.push(topology.path_type(gpus[gpu], *nic));
-                path(topology, gpus[gpu], *nic)
+        for (nic, address) in &nics {
+            let cells = gpus.iter().map(|(_, gpu)| {
+                let pair = (gpu.address, *address);
+                let path = topology.path_type(pair.0, pair.1);
+                let is_supplied =
+                    topology.supplied_by.is_some() && topology.stated_paths.contains_key(&pair);
+                shown.push(path);
+                format!("{path}{}", if is_supplied { "*" } else { "" })
             });
-            table.row([Text::from(*name)].into_iter().chain(cells));
+            table.row(
+                [nic.name.to_string()]
+                    .into_iter()
+                    .chain(cells)
+                    .map(Text::from),
+            );
         }
         page.blank();
         page.table(&table);
     }
     page.legend(shown);
-    distances(topology, page);
-}
-
-/// As `numactl --hardware` prints them, of the NUMA nodes with CPUs.
-fn distances(topology: &Topology, page: &mut Page) {
-    let nodes = topology
-        .numa_nodes
-        .iter()
-        .filter(|node| !node.cpus.is_empty());
-    let nodes: Vec<u32> = nodes.map(|node| node.os_index).collect();
-    let row = |from: &u32| {
-        nodes
-            .iter()
-            .map(|to| topology.distance(*from, *to))
-            .collect()
-    };
-    let rows: Option<Vec<Vec<u32>>> = nodes.iter().map(row).collect();
-    if let Some(rows) = rows.filter(|rows| rows.len() > 1) {
-        let headings = nodes.iter().map(u32::to_string);
-        let mut table = Table::headed(["NUMA".to_string()].into_iter().chain(headings));
-        for (node, row) in nodes.iter().zip(rows) {
-            table.row([*node].into_iter().chain(row).map(Text::from));
-        }
-        page.blank();
-        page.table(&table);
-    }
-}
-
-fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {
-    let is_supplied =
-        topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu, nic));
-    Text::of_path(topology.path_type(gpu, nic)).then(if is_supplied { "*" } else { "" })
 }
