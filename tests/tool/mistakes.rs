@@ -120,16 +120,17 @@ fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
         "`amd-smi topology`",
     ];
     for (text, seems) in [
-        (
-            "# nic-placement\n\nA GPU and a NIC.\n",
-            "other text, which begins with `# nic-placement`",
-        ),
-        ("\u{7f}ELF\u{2}\0\0", "a program's own format"),
-        ("", "an empty file"),
+        ("# nic-placement\n\nA GPU and a NIC.\n", "`# nic-placement`"),
+        ("\u{7f}ELF\u{2}\0\0", "ELF"),
+        ("", "``"),
     ] {
         let file = place.file("other", text);
         for command in ["import", "show --topology"] {
-            let seems = format!("it seems to be {seems}; expected");
+            let seems = if seems == "ELF" {
+                "it begins with `".to_string()
+            } else {
+                format!("it begins with {seems}; expected")
+            };
             let answer = run(&format!("{command} {file}"));
             answer.refuses(1, &[&[&*seems], &readable[..]].concat());
         }

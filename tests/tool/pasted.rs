@@ -47,7 +47,7 @@ fn a_gpu_of_which_a_text_says_nothing_gets_no_neighbour_s_cpus() {
     let refused = plan(cut).unwrap_err();
     let why = "line 3: the row of `GPU1`";
     assert!(
-        refused.contains(why) && refused.contains("after 2 of 4 cells"),
+        refused.contains(why) && refused.contains("has 2 cells: expected 4"),
         "{refused}"
     );
 }

@@ -9,7 +9,7 @@ mod tests;
 
 use super::{BadText, Imported, Result, mask, numa_node, number, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::topology::file::MAX_NUMA_NODES;
+use nic_placement_core::topology::file::{MAX_NUMA_NODES, MAX_PCI};
 use nic_placement_core::topology::{
     Arch, Bitmap, CpuSet, DeviceName, Processor, Provenance, Pu, Topology,
 };
@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 
 /// The most objects inside each other; hwloc's deepest machines have about 20.
 const MAX_DEPTH: usize = 128;
+/// The most PCI and OS devices, disks and the like included: the largest file known has some hundreds.
+const MAX_DEVICES: usize = 4 * MAX_PCI;
 /// Subtypes of nodes that hold memory only.
 const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL"];
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc/distances.h.
@@ -155,7 +157,12 @@ impl<'d> Objects<'d> {
             root,
             objects,
         };
+        let devices = file.of("PCIDev").count() + file.of("OSDev").count();
         match file.of("Machine").count() {
+            _ if devices > MAX_DEVICES => Err(BadText::new(
+                0,
+                format!("{devices} devices: expected at most {MAX_DEVICES}"),
+            )),
             1 => Ok(file),
             count => Err(BadText::new(
                 1,

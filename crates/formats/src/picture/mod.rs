@@ -26,7 +26,6 @@ pub struct Scene<'a> {
 pub struct DrawnPair {
     pub gpu: GpuIndex,
     pub nic: NicIndex,
-    pub port: u8,
     pub path: PathType,
 }
 

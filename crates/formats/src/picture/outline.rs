@@ -200,24 +200,23 @@ fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Ve
 /// Devices that stated paths of at most this kind join, by the first of their group, on each NUMA
 /// node.
 fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddress> {
-    let mut firsts: BTreeMap<PciAddress, PciAddress> = BTreeMap::new();
-    let first_of = |firsts: &BTreeMap<PciAddress, PciAddress>, mut at: PciAddress| {
-        while let Some(&above) = firsts.get(&at).filter(|&&above| above != at) {
-            at = above;
+    let stated = topology.stated_paths.iter();
+    let near = stated.filter(|((a, b), kind)| {
+        **kind <= most && topology.numa_node_of(*a) == topology.numa_node_of(*b)
+    });
+    let pairs: Vec<(PciAddress, PciAddress)> = near.map(|(pair, _)| *pair).collect();
+    let own = pairs.iter().flat_map(|&(a, b)| [(a, a), (b, b)]);
+    let mut firsts: BTreeMap<PciAddress, PciAddress> = own.collect();
+    loop {
+        let before = firsts.clone();
+        for (a, b) in &pairs {
+            let first = firsts[a].min(firsts[b]);
+            firsts.extend([(*a, first), (*b, first)]);
         }
-        at
-    };
-    for (&(a, b), kind) in &topology.stated_paths {
-        if *kind <= most && topology.numa_node_of(a) == topology.numa_node_of(b) {
-            let (a_first, b_first) = (first_of(&firsts, a), first_of(&firsts, b));
-            let first = a_first.min(b_first);
-            firsts.extend([a, b, a_first, b_first].map(|at| (at, first)));
+        if firsts == before {
+            return firsts;
         }
     }
-    firsts
-        .keys()
-        .map(|&at| (at, first_of(&firsts, at)))
-        .collect()
 }
 
 impl NodePlace {

@@ -94,11 +94,7 @@ fn class(path: PathType) -> String {
 
 /// A length with at most one decimal.
 fn pixels(length: f64) -> String {
-    let tenths = (length * 10.0).round() as i64;
-    match tenths % 10 {
-        0 => (tenths / 10).to_string(),
-        tenth => format!("{}.{tenth}", tenths / 10),
-    }
+    ((length * 10.0).round() / 10.0).to_string()
 }
 
 /// Text as XML's character data: without what XML cannot hold, and with references for what it would take for markup.

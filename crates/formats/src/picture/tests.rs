@@ -145,7 +145,6 @@ fn placed(topology: &Topology, placement: &NodePlacement, notes: Notes) -> Strin
         DrawnPair {
             gpu,
             nic: rail.nic,
-            port: rail.port,
             path: choice.path,
         }
     };
@@ -251,7 +250,6 @@ fn a_picture_of_all_with_all_crosses_no_box() {
         (0..topology.nics.len()).map(move |nic| DrawnPair {
             gpu,
             nic: NicIndex(nic),
-            port: 1,
             path: PathType::ALL[nic % 5],
         })
     });

@@ -5,7 +5,7 @@ use super::{Failure, devices, output};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::{NodePlacement, TaskPlacement};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::topology::{Bitmap, CpuSet, GpuIndex, NicIndex, Topology};
+use nic_placement_core::topology::{Bitmap, CpuSet, GpuIndex, NicIndex, PathType, Topology};
 use nic_placement_formats::picture::{self, DrawnPair, Scene};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -46,43 +46,11 @@ impl Drawing {
 
 pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) -> Scene<'a> {
     let chosen = placement.numbered_gpus().flat_map(|(gpu, of)| {
-        of.choices.iter().map(move |choice| {
-            let rail = placement.rail(choice.rail);
-            DrawnPair {
-                gpu,
-                nic: rail.nic,
-                port: rail.port,
-                path: choice.path,
-            }
-        })
+        let choices = of.choices.iter();
+        choices.map(move |choice| (gpu, placement.rail(choice.rail).nic))
     });
-    let mut pairs: Vec<DrawnPair> = chosen.collect();
-    if pairs.is_empty() {
-        let gpus = topology.gpu_indices();
-        pairs.extend(gpus.flat_map(|gpu| left_to_libfabric(topology, placement, gpu)));
-    }
-    scene(topology, placement, pairs)
-}
-
-/// The NICs nearest to a GPU among those that libfabric chooses by itself.
-fn left_to_libfabric(
-    topology: &Topology,
-    placement: &NodePlacement,
-    gpu: GpuIndex,
-) -> Vec<DrawnPair> {
-    let from = topology.gpu(gpu).address;
-    let pair = |&nic: &NicIndex| {
-        let path = topology.path_type(from, topology.nic(nic).address?);
-        Some(DrawnPair {
-            gpu,
-            nic,
-            port: 1,
-            path,
-        })
-    };
-    let pairs = placement.left_to_libfabric.iter().filter_map(pair);
-    let nearest = pairs.clone().map(|pair| pair.path).min();
-    pairs.filter(|pair| Some(pair.path) == nearest).collect()
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    scene(topology, placement, chosen.collect(), &gpus)
 }
 
 /// The tasks of a step: each GPU with the NICs that its tasks got for it.
@@ -95,33 +63,24 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         gpus.iter()
             .for_each(|gpu| tasks.entry(*gpu).or_default().push(task));
         for &(rail, _) in &task.placement.rails {
-            let is_choice = |gpu: &GpuIndex| {
-                let choices = &map.gpu(*gpu).choices;
+            let is_choice = |gpu: &&GpuIndex| {
+                let choices = &map.gpu(**gpu).choices;
                 choices.iter().any(|choice| choice.rail == rail)
             };
-            let rail = map.rail(rail);
-            let Some(address) = node.nic(rail.nic).address else {
-                continue;
-            };
-            let path = |gpu: GpuIndex| node.path_type(node.gpu(gpu).address, address);
-            let mut users: Vec<GpuIndex> = gpus.iter().copied().filter(is_choice).collect();
-            if users.is_empty() {
+            let nic = map.rail(rail).nic;
+            let users = pairs.len();
+            pairs.extend(gpus.iter().filter(is_choice).map(|gpu| (*gpu, nic)));
+            if pairs.len() == users {
                 // no GPU's own choice: its nearest one speaks for the task
-                users.extend(gpus.iter().copied().min_by_key(|&gpu| (path(gpu), gpu)));
+                let nearest = gpus
+                    .iter()
+                    .min_by_key(|gpu| (path(node, **gpu, nic), **gpu));
+                pairs.extend(nearest.map(|gpu| (*gpu, nic)));
             }
-            pairs.extend(users.into_iter().map(|gpu| DrawnPair {
-                gpu,
-                nic: rail.nic,
-                port: rail.port,
-                path: path(gpu),
-            }));
         }
     }
-    if pairs.is_empty() {
-        let gpus = tasks.keys().copied();
-        pairs.extend(gpus.flat_map(|gpu| left_to_libfabric(node, map, gpu)));
-    }
-    let of_node = scene(node, map, pairs);
+    let gpus: Vec<GpuIndex> = tasks.keys().copied().collect();
+    let of_node = scene(node, map, pairs, &gpus);
     let notes = tasks
         .into_iter()
         .map(|(gpu, tasks)| (gpu, note(node, &tasks)));
@@ -131,6 +90,10 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         notes: notes.collect(),
         ..of_node
     }
+}
+
+fn path(node: &Topology, gpu: GpuIndex, nic: NicIndex) -> Option<PathType> {
+    Some(node.path_type(node.gpu(gpu).address, node.nic(nic).address?))
 }
 
 /// The CPUs of a task.  A text without addresses names the CPUs of some GPUs, not those of the node, where another GPU's task stays.
@@ -157,11 +120,26 @@ fn note(node: &Topology, tasks: &[&TaskPlan]) -> String {
     format!("{word} {numbers}{cpus}{memory}")
 }
 
+/// With these GPUs' nearest NICs among those that libfabric chooses by itself, where there is no pair.
 fn scene<'a>(
     topology: &'a Topology,
     placement: &'a NodePlacement,
-    pairs: Vec<DrawnPair>,
+    mut pairs: Vec<(GpuIndex, NicIndex)>,
+    gpus: &[GpuIndex],
 ) -> Scene<'a> {
+    if pairs.is_empty() {
+        for &gpu in gpus {
+            let nics = placement.left_to_libfabric.iter();
+            let nics = nics.map(|&nic| (gpu, nic));
+            let path = |pair: &(GpuIndex, NicIndex)| path(topology, pair.0, pair.1);
+            let nearest = nics.clone().filter_map(|pair| path(&pair)).min();
+            pairs.extend(nics.filter(|pair| nearest.is_some() && path(pair) == nearest));
+        }
+    }
+    let drawn = |(gpu, nic)| {
+        let path = path(topology, gpu, nic)?;
+        Some(DrawnPair { gpu, nic, path })
+    };
     let models = topology.gpus.iter();
     let models: Vec<Option<&str>> = models
         .map(|gpu| devices::gpu_model(topology, gpu))
@@ -178,7 +156,7 @@ fn scene<'a>(
     Scene {
         topology,
         subtitle,
-        pairs,
+        pairs: pairs.into_iter().filter_map(drawn).collect(),
         models,
         placement,
         notes: BTreeMap::new(),

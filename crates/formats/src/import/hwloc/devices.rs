@@ -15,14 +15,12 @@ const LIBRARIES: [&str; 5] = ["nvml", "rsmi", "ze", "cuda", "opencl"];
 /// ATI chips that only drive a server's console, like Matrox's and ASPEED's: Rage XL, RV100, ES1000.
 const CONSOLES: [u16; 3] = [0x4752, 0x5159, 0x515e];
 
-/// Types of an OS device (`hwloc_obj_osdev_type_t`): a number in version 2, a bit for each in version 3, where a device may
-/// have several.
-#[derive(Clone, Copy)]
-enum Type {
-    Gpu,
-    Network,
-    OpenFabrics,
-}
+// Types of an OS device in version 3 (`hwloc_obj_osdev_type_t`), where a device may have several; a GPU is a co-processor too.
+const GPU: u32 = 1 << 2 | 1 << 3;
+const NETWORK: u32 = 1 << 4;
+const OPEN_FABRICS: u32 = 1 << 5;
+/// The bits of version 2's numbers: block, GPU, network, OpenFabrics, DMA, co-processor.
+const NUMBERS: [u32; 6] = [0, GPU, NETWORK, OPEN_FABRICS, 0, GPU];
 
 /// The OS devices below each PCI device, or each alone where it has none.
 type Cards<'f> = BTreeMap<(Option<usize>, usize), Vec<&'f Object<'f>>>;
@@ -100,16 +98,14 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
 }
 
 impl<'f> Bus<'f> {
-    fn is(&self, object: &Object, wanted: Type) -> bool {
+    fn is(&self, object: &Object, wanted: u32) -> bool {
         let types = object.attribute("osdev_type").unwrap_or_default();
         let types: u32 = types.parse().unwrap_or(0);
-        if self.file.version == 3 {
-            types & wanted.bits() != 0
-        } else {
-            // a co-processor is 5
-            let wanted = wanted as u32 + 1;
-            types == wanted || wanted == 1 && types == 5
-        }
+        let bits = match self.file.version {
+            2 => NUMBERS.get(types as usize).copied().unwrap_or(0),
+            _ => types,
+        };
+        bits & wanted != 0
     }
 
     /// Adds a function and the bridges above it.
@@ -195,7 +191,7 @@ impl<'f> Bus<'f> {
                 .position(|prefix| is_numbered(name, prefix));
             // OpenCL finds CPUs too
             let kind = object.info("OpenCLDeviceType").unwrap_or("GPU");
-            found.filter(|_| self.is(object, Type::Gpu) && kind == "GPU")
+            found.filter(|_| self.is(object, GPU) && kind == "GPU")
         };
         let mut found: Vec<&&Object> = devices.iter().filter(|of| library(of).is_some()).collect();
         found.sort_by_key(|object| library(object));
@@ -259,10 +255,10 @@ impl<'f> Bus<'f> {
         let (slingshot, others): (Vec<_>, Vec<_>) = all.partition(is_cxi);
         let others = others.into_iter();
         let (verbs, others): (Vec<_>, Vec<_>) =
-            others.partition(|object| self.is(object, Type::OpenFabrics));
+            others.partition(|object| self.is(object, OPEN_FABRICS));
         let interfaces: Vec<&Object> = others
             .into_iter()
-            .filter(|object| self.is(object, Type::Network) && DeviceName::is_one(object.name()))
+            .filter(|object| self.is(object, NETWORK) && DeviceName::is_one(object.name()))
             .take(MAX_NETDEVS)
             .collect();
         let address = function.map(|function| function.address);
@@ -309,17 +305,6 @@ impl<'f> Bus<'f> {
             }
         }
         nics
-    }
-}
-
-impl Type {
-    /// Version 3 has storage and memory before; a GPU and a co-processor are two bits.
-    fn bits(self) -> u32 {
-        match self {
-            Type::Gpu => 1 << 2 | 1 << 3,
-            Type::Network => 1 << 4,
-            Type::OpenFabrics => 1 << 5,
-        }
     }
 }
 

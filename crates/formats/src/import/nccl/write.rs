@@ -20,12 +20,11 @@
 
 mod place;
 
-use super::{BRIDGE, values};
+use super::values;
 use nic_placement_core::topology::{
     Arch, DeviceName, Gpu, GpuVendor, LinkRate, PciAddress, Processor, Topology,
 };
 use place::{Above, Places};
-use std::fmt::Write;
 
 /// The longest value that NCCL's reader holds (`MAX_STR_LEN` of src/graph/xml.h, less the quote and the NUL).
 const MAX_VALUE: usize = 253;
@@ -38,28 +37,19 @@ const MAX_INSIDE: usize = 128;
 pub fn write(node: &Topology) -> Result<String, String> {
     let places = Places::new(node);
     check_size(node, &places)?;
-    let mut writer = Writer {
-        node,
-        places: &places,
-        text: String::new(),
-    };
     let name = Some(node.name.as_str()).filter(|name| DeviceName::is_one(name));
     // RCCL's own number of the format is 2 (NCCL_TOPO_XML_VERSION of its src/graph/xml.h)
     let version = if is_amd(node) { "2" } else { "1" };
-    writer.open(
-        0,
-        "system",
-        &[
-            ("version", Some(version.to_string())),
-            ("name", name.map(String::from)),
-        ],
-        false,
-    );
-    for numa_node in places.cpus() {
-        writer.cpu(numa_node);
-    }
-    writer.close(0, "system");
-    Ok(writer.text)
+    let attributes = [
+        ("version", Some(version.to_string())),
+        ("name", name.map(String::from)),
+    ];
+    let writer = Writer {
+        node,
+        places: &places,
+    };
+    let cpus: String = places.cpus().map(|cpu| writer.cpu(cpu)).collect();
+    Ok(element(0, "system", &attributes, &cpus))
 }
 
 /// True if all GPUs are AMD's: RCCL reads the file.
@@ -89,27 +79,26 @@ fn check_size(node: &Topology, places: &Places) -> Result<(), String> {
 struct Writer<'a> {
     node: &'a Topology,
     places: &'a Places,
-    text: String,
 }
 
-type Attributes<'a> = [(&'a str, Option<String>)];
+fn element(
+    indent: usize,
+    name: &str,
+    attributes: &[(&str, Option<String>)],
+    inside: &str,
+) -> String {
+    let known = attributes.iter();
+    let known = known.filter_map(|(key, value)| Some(format!(" {key}=\"{}\"", value.as_ref()?)));
+    let (blank, known) = (" ".repeat(indent), known.collect::<String>());
+    if inside.is_empty() {
+        format!("{blank}<{name}{known}/>\n")
+    } else {
+        format!("{blank}<{name}{known}>\n{inside}{blank}</{name}>\n")
+    }
+}
 
 impl Writer<'_> {
-    fn open(&mut self, indent: usize, name: &str, attributes: &Attributes<'_>, is_empty: bool) {
-        let _ = write!(self.text, "{:indent$}<{name}", "");
-        for (key, value) in attributes {
-            if let Some(value) = value {
-                let _ = write!(self.text, " {key}=\"{value}\"");
-            }
-        }
-        self.text.push_str(if is_empty { "/>\n" } else { ">\n" });
-    }
-
-    fn close(&mut self, indent: usize, name: &str) {
-        let _ = writeln!(self.text, "{:indent$}</{name}>", "");
-    }
-
-    fn cpu(&mut self, numa_node: Option<u32>) {
+    fn cpu(&self, numa_node: Option<u32>) -> String {
         let node = numa_node.and_then(|node| self.node.numa_node(node));
         // as wide as the kernel's mask, which has room for every CPU
         let count = self.node.cpus().iter().last().map_or(0, |last| last + 1);
@@ -119,7 +108,6 @@ impl Writer<'_> {
             .map(|node| values::mask(&node.cpus, count))
             .filter(|mask| mask.len() <= MAX_VALUE);
         let numaid = numa_node.map_or("-1".to_string(), |node| node.to_string());
-        let below = self.places.below(Above::Cpu(numa_node));
         let [arch, vendor, family, model] = identity(self.node.processor.as_ref());
         let attributes = [
             ("numaid", Some(numaid)),
@@ -129,17 +117,15 @@ impl Writer<'_> {
             ("familyid", family),
             ("modelid", model),
         ];
-        self.open(2, "cpu", &attributes, below.is_empty());
-        for &address in &below {
-            self.pci(4, address);
-        }
-        if !below.is_empty() {
-            self.close(2, "cpu");
-        }
+        element(2, "cpu", &attributes, &self.below(4, Above::Cpu(numa_node)))
     }
 
-    fn pci(&mut self, indent: usize, address: PciAddress) {
-        let below = self.places.below(Above::Switch(address));
+    fn below(&self, indent: usize, above: Above) -> String {
+        let below = self.places.below(above).into_iter();
+        below.map(|address| self.pci(indent, address)).collect()
+    }
+
+    fn pci(&self, indent: usize, address: PciAddress) -> String {
         let function = self.node.pci.get(address);
         let gpu = self.node.gpus.iter().find(|gpu| gpu.address == address);
         let class = self.class(address, gpu.is_some());
@@ -163,13 +149,8 @@ impl Writer<'_> {
             ("link_speed", rate.map(speed)),
             ("link_width", rate.map(|rate| rate.width.to_string())),
         ];
-        self.open(indent, "pci", &attributes, below.is_empty());
-        for &address in &below {
-            self.pci(indent + 2, address);
-        }
-        if !below.is_empty() {
-            self.close(indent, "pci");
-        }
+        let below = self.below(indent + 2, Above::Switch(address));
+        element(indent, "pci", &attributes, &below)
     }
 
     /// NCCL's own values for a device whose class does not tell what it is.
@@ -180,25 +161,16 @@ impl Writer<'_> {
             .get(address)
             .and_then(|function| function.class);
         let class = class.map(|class| format!("0x{class:06x}"));
-        let is_nic = self
-            .node
-            .nics
-            .iter()
-            .any(|nic| nic.address == Some(address));
-        let (tells, otherwise) = match (is_gpu, is_nic) {
-            (true, _) => (
-                class.as_deref().is_some_and(values::is_gpu),
-                "0x03".to_string(),
-            ),
-            (false, true) => (
-                class
-                    .as_deref()
-                    .is_some_and(|class| class.starts_with("0x02")),
-                "0x02".to_string(),
-            ),
-            (false, false) => (class.is_some(), format!("0x{BRIDGE:06x}")),
+        let mut nics = self.node.nics.iter();
+        let own = class.as_deref().unwrap_or_default();
+        let (tells, otherwise) = if is_gpu {
+            (values::is_gpu(own), "0x03")
+        } else if nics.any(|nic| nic.address == Some(address)) {
+            (own.starts_with("0x02"), "0x02")
+        } else {
+            (true, "0x060400")
         };
-        class.filter(|_| tells).unwrap_or(otherwise)
+        class.filter(|_| tells).unwrap_or(otherwise.to_string())
     }
 }
 
@@ -209,26 +181,19 @@ fn speed(rate: LinkRate) -> String {
 
 /// `arch`, `vendor`, `familyid`, `modelid`, as NCCL reads them from CPUID (xml.cc, `ncclTopoGetXmlFromCpu`).
 fn identity(processor: Option<&Processor>) -> [Option<String>; 4] {
-    let Some(processor) = processor else {
-        return [None, None, None, None];
-    };
-    let arch = match processor.arch {
-        Arch::X86 => "x86_64",
-        Arch::Arm => "arm64",
-        Arch::Power => "ppc64",
-    };
-    let arch = Some(arch.to_string());
-    match processor.x86 {
+    let (arch, x86) = match processor.map(|of| (of.arch, of.x86.as_ref())) {
+        Some((Arch::Arm, _)) => ("arm64", None),
+        Some((Arch::Power, _)) => ("ppc64", None),
+        Some((Arch::X86, Some(x86))) => ("x86_64", Some(x86)),
         // NCCL wants the maker of an x86, so half an identity would be worse than none
-        None if processor.arch == Arch::X86 => [None, None, None, None],
-        None => [arch, None, None, None],
-        Some(x86) => [
-            arch,
-            Some(x86.vendor.to_string()),
-            Some(values::family_of_nccl(x86.family).to_string()),
-            Some(x86.model.to_string()),
-        ],
-    }
+        Some((Arch::X86, None)) | None => return [None, None, None, None],
+    };
+    [
+        Some(arch.to_string()),
+        x86.map(|x86| x86.vendor.to_string()),
+        x86.map(|x86| values::family_of_nccl(x86.family).to_string()),
+        x86.map(|x86| x86.model.to_string()),
+    ]
 }
 
 fn vendor_id(gpu: &Gpu) -> u16 {

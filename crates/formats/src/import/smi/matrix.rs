@@ -260,7 +260,7 @@ impl<'t> Matrix<'t> {
                 return Err(BadText::new(
                     row.line,
                     format!(
-                        "{cells} cells in the row of `{label}`: expected {columns}, and `X` in its own column alone"
+                        "the row of `{label}` has {cells} cells: expected {columns}, and `X` in its own column alone"
                     ),
                 ));
             }

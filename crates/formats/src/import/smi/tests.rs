@@ -294,10 +294,10 @@ fn contradicting_nodes_are_unknown() {
 
 /// A part of [`PLAIN`], what stands in its place, and the line with a part of the reason.
 const REFUSED: &str = "
-NV6\tPIX\tSYS\t0 => NV6\tPIX\t0 => line 2: 3 cells in the row of `GPU0`: expected 4
-NV6\tPIX\tSYS\t0 => NV6\tPIX\tSYS\tSYS\t0 => line 2: 5 cells in the row of `GPU0`: expected 4
-GPU1\tNV6\t X \t => GPU1\t X \tNV6\t => line 3: 4 cells in the row of `GPU1`: expected 4, and `X`
-GPU1\tNV6\t X \t => GPU1\tNV6\tNV6\t => line 3: 4 cells in the row of `GPU1`: expected 4, and `X`
+NV6\tPIX\tSYS\t0 => NV6\tPIX\t0 => line 2: the row of `GPU0` has 3 cells: expected 4
+NV6\tPIX\tSYS\t0 => NV6\tPIX\tSYS\tSYS\t0 => line 2: the row of `GPU0` has 5 cells: expected 4
+GPU1\tNV6\t X \t => GPU1\t X \tNV6\t => line 3: the row of `GPU1` has 4 cells: expected 4, and `X`
+GPU1\tNV6\t X \t => GPU1\tNV6\tNV6\t => line 3: the row of `GPU1` has 4 cells: expected 4, and `X`
 NV6\tPIX => NV6\tNV4 => line 2: `NV4`, which no legend below explains, between `GPU0` and `NIC0`
 GPU1\tNV6 => GPU0\tNV6 => line 3: a second row of `GPU0`: the first is in line 2
 \tGPU1\tNIC0 => \tGPU0\tNIC0 => line 3: no column is called `GPU1`
@@ -305,8 +305,8 @@ GPU1\tNV6 => GPU0\tNV6 => line 3: a second row of `GPU0`: the first is in line 2
 GPU1 => GPU128 => line 1: `GPU128`: expected a number below 128
 GPU NUMA ID => GPU NUMA HOME => no matrix of
 NUMA Affinity => NUMA NUMA => line 1: `CPU Affinity NUMA NUMA GPU NUMA ID`
-NV6\tPIX\tSYS\t0-7,16-23\t0\t\tN/A => NV6 => line 2: 2 cells in the row of `GPU0`: expected 4
-NV6\tPIX => NV6\\nPIX => line 2: 2 cells in the row of `GPU0`: expected 4
+NV6\tPIX\tSYS\t0-7,16-23\t0\t\tN/A => NV6 => line 2: the row of `GPU0` has 2 cells: expected 4
+NV6\tPIX => NV6\\nPIX => line 2: the row of `GPU0` has 2 cells: expected 4
 \tGPU1\tNIC0 => \\nGPU1\tNIC0 => line 3: no column is called `GPU0`
 PIX\tSYS\t0-7 => FAR\tSYS\t0-7 => line 2: `FAR`, which no legend below explains, between `GPU0` and `NIC0`
 NIC0\tPIX\tSYS => NIC0\tPHB\tSYS => line 4: the row of `NIC0` says otherwise of `GPU0` than line 2

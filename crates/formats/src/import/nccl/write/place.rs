@@ -18,7 +18,7 @@ pub enum Above {
 pub struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
-    names: BTreeMap<PciAddress, String>,
+    names: BTreeMap<PciAddress, PciAddress>,
     /// rates that the topology does not tell: above invented switches and devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
     joined: BTreeSet<PciAddress>,
@@ -74,9 +74,8 @@ impl Places {
     /// `busid`: an address that no machine has is replaced by one of a domain that Azure's files
     /// use.
     pub fn bus_id(&self, address: PciAddress) -> String {
-        self.names
-            .get(&address)
-            .map_or_else(|| address.to_string(), String::clone)
+        let name = self.names.get(&address).copied();
+        name.unwrap_or(address).to_string()
     }
 
     /// The rate that both ends of the link above a function support.
@@ -195,8 +194,7 @@ impl Places {
         for address in all {
             if address.domain >= SWITCHES {
                 let name = free.find(|name| node.pci.get(*name).is_none());
-                let name = name.map(|name| (address, name.to_string()));
-                self.names.extend(name);
+                self.names.extend(name.map(|name| (address, name)));
             }
         }
     }
