@@ -95,7 +95,7 @@ fn label(line: &[u8]) -> (&str, &[u8]) {
     let (label, rest) = text.split_at(text.iter().take_while(|letter| is_letter(letter)).count());
     match rest.strip_prefix(b": ") {
         Some(rest) if (1..=MAX_LABEL).contains(&label.len()) => {
-            (str::from_utf8(label).unwrap_or_default(), rest)
+            (std::str::from_utf8(label).unwrap_or_default(), rest)
         }
         _ => ("", line),
     }
