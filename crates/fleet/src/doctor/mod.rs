@@ -22,7 +22,6 @@ use crate::audit::report::{Finding, Level};
 use facts::{Caller, HostFacts, Installation};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
-use std::collections::BTreeSet;
 use table::{CHECKS, CONFIGURATION};
 
 pub struct Examined<'a> {
@@ -86,10 +85,10 @@ impl Verdict {
     }
 }
 
-/// In the table's order, of the checks that are not switched off.
-pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
+/// In the table's order, of the checks whose codes are on.
+pub fn examine(subject: &Examined, is_on: impl Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
+    for check in CHECKS.iter().filter(|check| is_on(check.code)) {
         for of in (check.judge)(subject).into_iter().flatten() {
             let says = |word: &str, is_told: bool| {
                 check.says(word).filter(|_| is_told).map(str::to_string)

@@ -20,7 +20,7 @@ use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level, Report};
 use nic_placement_fleet::doctor::facts::{Caller, Installation};
-use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
+use nic_placement_fleet::doctor::table::{CHECKS, Check, WIDEST, codes};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
@@ -28,8 +28,6 @@ use nic_placement_node as node;
 use nic_placement_node::discover::Scope;
 use nic_placement_node::discover::root::Author;
 use nic_placement_sys as sys;
-use std::collections::BTreeSet;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -115,19 +113,9 @@ impl CheckOptions {
         self.lock.clone().or(beside.map(PathBuf::from))
     }
 
-    /// Tells the parent that only hardware is left to wait for.
-    fn tell_settled(&self) -> io::Result<()> {
-        match self.settled {
-            true => health::tell_settled(),
-            false => Ok(()),
-        }
-    }
-
-    fn off(&self) -> BTreeSet<String> {
-        let has = |list: &[String], code: &str| list.iter().any(|of| of == code);
-        let is_off =
-            |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);
-        codes().filter(is_off).map(str::to_string).collect()
+    fn is_on(&self, code: &str) -> bool {
+        let has = |list: &[String]| list.iter().any(|of| of == code);
+        has(&self.only) || self.only.is_empty() && !has(&self.off)
     }
 }
 
@@ -150,13 +138,12 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         let folder = options.folder_of_the_lock();
         return health::run(patience, folder.as_deref(), page);
     }
-    let off = options.off();
     // another machine's node has neither this one's Slurm nor its environment
     let is_live = options.node.source() == NodeSource::Live;
     // programs of Slurm's and lldpd's may wait for much that is no hardware
     let asks = is_live && !options.settled;
     let mut installation = Installation::default();
-    if asks && !off.contains(Check::RELEASE) {
+    if asks && options.is_on(Check::RELEASE) {
         installation.slurm = Some(installed::release());
     }
     let admin = installed::lines(options.plugstack.as_deref(), is_live, &mut installation);
@@ -164,7 +151,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         true => as_a_step_has_it(&admin, options, &mut installation)?,
         false => {
             let described = options.node.read()?;
-            options.tell_settled()?;
+            health::tell_settled(options.settled)?;
             described
         }
     };
@@ -190,7 +177,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
             ..here.unwrap_or_default()
         },
     };
-    let findings = examine(&subject, &off);
+    let findings = examine(&subject, |code| options.is_on(code));
     let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (fail, warn) = (count(Level::Fail), count(Level::Warn));
     if options.json || options.settled {
@@ -226,7 +213,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
 }
 
 fn column(code: &str) -> String {
-    format!("{code:width$}  ", width = widest_code())
+    format!("{code:WIDEST$}  ")
 }
 
 /// A line for each finding of a check, then the reason of a fault and the remedy, once for all.
@@ -239,7 +226,7 @@ fn print(findings: &[Finding], page: &mut Page) {
         why = why.or(of.why.as_ref().filter(|_| is_wrong));
         remedy = remedy.or(of.remedy.as_ref());
     }
-    let margin = " ".repeat(9 + widest_code());
+    let margin = " ".repeat(9 + WIDEST);
     for (word, text) in [("why", why), ("do", remedy)] {
         if let Some(text) = text {
             page.item(format!("{margin}{word:<5}"), text);
@@ -255,7 +242,7 @@ fn as_a_step_has_it(
     // as the plugin does, which is root in a step; a description may lie on a file system of the network
     let described = (admin.source != NodeSource::Live)
         .then(|| node::read(&admin.source, Scope::Full, Author::Root));
-    options.tell_settled()?;
+    health::tell_settled(options.settled)?;
     let kept = installed::node_file(&admin.node_file, installation);
     let here = match kept {
         Some(kept) => Ok((kept.topology, kept.diagnostics)),

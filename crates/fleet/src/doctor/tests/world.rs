@@ -3,7 +3,6 @@
 use super::played::{config_space, digits};
 use crate::audit::report::Finding;
 use crate::doctor::facts::{Caller, HostFacts, Installation};
-use crate::doctor::table::codes;
 use crate::doctor::{Examined, examine};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
@@ -12,7 +11,6 @@ use nic_placement_node::discover::manifest::Entry;
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::read_root;
 use nic_placement_testing::synthesise::synthesise;
-use std::collections::BTreeSet;
 
 /// A register of the configuration space, where it is there.
 type Register = Option<u16>;
@@ -117,31 +115,25 @@ impl World {
     }
 
     /// The configuration space of a function.
-    pub(super) fn config(
-        self,
-        at: PciAddress,
-        control: u16,
-        acs: Register,
-        ats: Register,
-    ) -> World {
+    pub(super) fn config(self, at: PciAddress, acs: Register, ats: Register) -> World {
         let path = format!("{}/config", self.function(at));
-        self.file(&path, &digits(&config_space(control, acs, ats)))
+        self.file(&path, &digits(&config_space(acs, ats)))
     }
 
     /// That of every bridge, with this in the register of ACS.
     pub(super) fn bridges(mut self, acs: u16) -> World {
         for function in self.topology.pci.clone().iter() {
             if let Some(bridge) = function.parent.bridge() {
-                self = self.config(bridge, 0x5910, Some(acs), None);
+                self = self.config(bridge, Some(acs), None);
             }
         }
         self
     }
 
     /// That of every NIC.
-    pub(super) fn nics(mut self, control: u16, ats: Option<u16>) -> World {
+    pub(super) fn nics(mut self, ats: Option<u16>) -> World {
         for nic in self.topology.nics.clone() {
-            self = self.config(nic.address.unwrap(), control, None, ats);
+            self = self.config(nic.address.unwrap(), None, ats);
         }
         self
     }
@@ -169,7 +161,7 @@ impl World {
         self
     }
 
-    fn examined(&self, off: &BTreeSet<String>) -> Vec<Finding> {
+    fn examined(&self, is_on: impl Fn(&str) -> bool) -> Vec<Finding> {
         let root = self.manifest.clone().map(Root::manifest);
         let (topology, diagnostics) = match &root {
             Some(root) => read_root(root, Scope::Full, Provenance::Captured("played".into())),
@@ -188,19 +180,18 @@ impl World {
             installation: &self.installation,
             caller: &self.caller,
         };
-        examine(&subject, off)
+        examine(&subject, is_on)
     }
 
     pub(super) fn findings(&self) -> Vec<Finding> {
-        self.examined(&BTreeSet::new())
+        self.examined(|_| true)
     }
 
     pub(super) fn without(&self, code: &str) -> Vec<Finding> {
-        self.examined(&BTreeSet::from([code.to_string()]))
+        self.examined(|of| of != code)
     }
 
     pub(super) fn of_check(&self, code: &str) -> Vec<Finding> {
-        let others = codes().filter(|other| *other != code);
-        self.examined(&others.map(str::to_string).collect())
+        self.examined(|of| of == code)
     }
 }

@@ -24,11 +24,15 @@ enum Outcome {
     Waits(Vec<u8>),
 }
 
-/// Says that the admin's files have been read, and only hardware is left to wait for: in this process' output, where JSON
-/// may begin with white space, and by the length of the lock's file, for a check that waits for the lock.
+/// Says to another process, if `is_asked`, that the admin's files have been read, and only hardware is left to wait for: in
+/// this process' output, where JSON may begin with white space, and by the length of the lock's file, for a check that waits
+/// for the lock.
 ///
 /// Slurm's configuration and plugins may be on a network's file system: no node is to be drained for that.
-pub(super) fn tell_settled() -> io::Result<()> {
+pub(super) fn tell_settled(is_asked: bool) -> io::Result<()> {
+    if !is_asked {
+        return Ok(());
+    }
     let mut stdout = io::stdout();
     stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
     let lock = File::from(io::stdin().as_fd().try_clone_to_owned()?);
