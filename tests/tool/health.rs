@@ -22,7 +22,7 @@ fn the_status_tells_the_worst_and_a_check_that_is_left_out_does_not_count() {
         // a warn drains no node
         (&sick, "--off pcie-link", 3, (0, "")),
         (&sick, "--off pcie-link,gpudirect,acs", 0, (0, "")),
-        (&sick, "--only device-node", 0, (0, "")),
+        (&sick, "--only relaxed-ordering", 0, (0, "")),
         (&sick, "--only acs", 3, (0, "")),
     ] {
         run(&format!("check --topology {node} {words}")).ends(status);

@@ -36,6 +36,7 @@ pub fn facts(root: &Root, node: &Topology) -> HostFacts {
         is_live: root.is_live(),
         is_virtual: is_virtual(root, &dmi),
         kernel: read("proc/sys/kernel/osrelease"),
+        numa_balancing: read("proc/sys/kernel/numa_balancing"),
         modules: has_modules.then(|| loaded.into_iter().collect()),
         memory_peers: peers
             .filter(|peer| root.read(&format!("{PEERS}/{peer}/version")).is_some())

@@ -1,4 +1,4 @@
-//! A PCI function's configuration space: the few registers of it that decide where its DMA goes.
+//! A PCI function's configuration space: the few registers of it that decide how fast its DMA goes, and where.
 //!
 //! Offsets and bits are those of the kernel's include/uapi/linux/pci_regs.h.
 
@@ -11,6 +11,8 @@ const FOR_USERS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ConfigSpace {
+    /// true if its packets may be reordered (`PCI_EXP_DEVCTL_RELAX_EN`)
+    pub(crate) is_relaxed: Option<bool>,
     /// the control register of Access Control Services; 0 without them
     acs: u16,
     /// true if it keeps translations of its own (`PCI_ATS_CTRL_ENABLE`)
@@ -30,8 +32,10 @@ impl ConfigSpace {
         if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {
             return None;
         }
+        let express = capability(bytes, 0x10).and_then(|at| word(bytes, at + 8));
         let control = |id| extended(bytes, id).and_then(|at| word(bytes, at + 6));
         Some(ConfigSpace {
+            is_relaxed: express.map(|control| control & 1 << 4 != 0),
             acs: control(0x000d).unwrap_or_default(),
             has_ats: control(0x000f).is_some_and(|control| control & 1 << 15 != 0),
         })
@@ -46,6 +50,16 @@ impl ConfigSpace {
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+/// The offset of a capability in the first 256 bytes; their list begins at 0x34.
+fn capability(bytes: &[u8], id: u8) -> Option<usize> {
+    /// Capabilities, at most: a broken list may be a circle.
+    const MOST: usize = 48;
+    let next = |at: usize| Some(usize::from(*bytes.get(at)? & 0xfc)).filter(|at| *at >= 0x40);
+    successors(next(0x34), |at| next(at + 1))
+        .take(MOST)
+        .find(|at| bytes.get(*at) == Some(&id))
 }
 
 /// The offset of an extended capability; their list begins at 0x100.
@@ -65,16 +79,23 @@ mod tests {
 
     #[test]
     fn the_registers_are_found_behind_other_capabilities() {
-        for (acs, ats, has_ats) in [(Some(0x1d), Some(0x8000), true), (None, None, false)] {
-            let space = ConfigSpace::parse(&config_space(acs, ats));
-            let acs = acs.unwrap_or_default();
-            assert_eq!(space, Some(ConfigSpace { acs, has_ats }));
+        for (control, acs, ats, is_relaxed, has_ats) in [
+            (0x5910, Some(0x1d), Some(0x8000), true, true),
+            (0x2000, None, None, false, false),
+        ] {
+            let space = ConfigSpace::parse(&config_space(control, acs, ats));
+            let wanted = ConfigSpace {
+                is_relaxed: Some(is_relaxed),
+                acs: acs.unwrap_or_default(),
+                has_ats,
+            };
+            assert_eq!(space, Some(wanted));
         }
     }
 
     #[test]
     fn what_a_user_sees_and_what_a_dead_function_answers_is_nothing() {
-        assert_eq!(ConfigSpace::parse(&config_space(None, None)[..64]), None);
+        assert_eq!(ConfigSpace::parse(&config_space(0, None, None)[..64]), None);
         assert_eq!(ConfigSpace::parse(&[0xff; SIZE]), None);
         assert_eq!(ConfigSpace::parse(&[]), None);
     }
@@ -82,10 +103,11 @@ mod tests {
     #[test]
     fn lists_that_are_circles_or_lead_out_of_it_end() {
         let mut circle = vec![0u8; SIZE];
+        (circle[0x34], circle[0x40], circle[0x41]) = (0x40, 0x01, 0x40);
         circle[0x100..0x104].copy_from_slice(&[0x01, 0, 0x01, 0x10]);
         assert_eq!(ConfigSpace::parse(&circle), Some(ConfigSpace::default()));
         for cut in [65, 0x101, 0x105] {
-            let _ = ConfigSpace::parse(&config_space(Some(1), Some(1))[..cut]);
+            let _ = ConfigSpace::parse(&config_space(0x5910, Some(1), Some(1))[..cut]);
         }
     }
 }

@@ -14,6 +14,7 @@ pub struct HostFacts {
     pub(crate) is_live: bool,
     pub(crate) is_virtual: bool,
     pub(crate) kernel: Option<String>,
+    pub(crate) numa_balancing: Option<String>,
     /// loaded ones that decide how a NIC reaches a GPU's memory; `None` if the tree has no list
     pub(crate) modules: Option<BTreeSet<String>>,
     pub(crate) memory_peers: BTreeSet<String>,

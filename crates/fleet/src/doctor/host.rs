@@ -1,9 +1,9 @@
-//! The node as a whole: what may be chosen on it, whether it is as its kind is, and what was odd; what the calling user's limits
-//! allow.
+//! The node as a whole: what may be chosen on it, whether it is as its kind is, and what was odd; what the kernel and the calling
+//! user's limits allow.
 
 use super::facts::{DeviceAccess, Machine, Missing};
 use super::gpus;
-use super::{Examined, Judged, fail, listed, note, ok, one, or_ok, warn};
+use super::{Examined, Judged, advice, fail, listed, note, ok, one, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::NicKind;
 use std::collections::BTreeMap;
@@ -62,6 +62,20 @@ pub fn machine(subject: &Examined) -> Judged {
     };
     let good = format!("it has the GPUs and NICs of `{name}`");
     or_ok(missing.iter().map(verdict).collect(), Some(good))
+}
+
+pub fn numa_balancing(subject: &Examined) -> Judged {
+    let value = subject.facts?.numa_balancing.as_deref()?;
+    let nodes = subject.plan.node.numa_nodes.iter();
+    one(match value {
+        "0" => ok("off"),
+        _ if nodes.filter(|node| !node.cpus.is_empty()).count() < 2 => {
+            ok("on, and there is one NUMA node")
+        }
+        _ => advice(format!(
+            "on ({value}): pages that a task is using are unmapped to see who uses them"
+        )),
+    })
 }
 
 pub fn memlock(subject: &Examined) -> Judged {

@@ -84,15 +84,17 @@ pub fn pcie_link(subject: &Examined) -> Judged {
         .chain(node.nics.iter().filter_map(|nic| nic.address))
         .filter(|address| !segments(node, *address).is_empty())
         .collect();
-    // a virtual machine's links tell little
-    if devices.is_empty() || subject.facts.is_some_and(|facts| facts.is_virtual) {
+    if devices.is_empty() {
         return None;
     }
+    let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
     for (at, (Segment { child, now, cap }, is_gpus)) in slow_ones(node) {
         let facts = format!("the link above `{at}` runs at {now}, and both its ends can do {cap}");
         let lacks_lanes = now.width < cap.width && lanes_of_siblings(node, child) > Some(now.width);
-        verdicts.push(if !is_gpus {
+        verdicts.push(if is_virtual {
+            note(format!("{facts}: a virtual machine's links tell little"))
+        } else if !is_gpus {
             fail(facts).about(at)
         } else if lacks_lanes {
             warn(format!("{facts}: GPUs like it have more lanes now")).about(at)

@@ -5,7 +5,7 @@
 //! directly. A guest sees none of that.  (rdma-core's kernel-boot/rdma_topo has the masks.)
 
 use super::facts::HostFacts;
-use super::{Examined, Judged, listed, note, ok, one, or_ok, warn};
+use super::{Examined, Judged, advice, listed, note, ok, one, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{Arch, Gpu, Nic, NicKind, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,14 +64,18 @@ pub fn ports_between(
 }
 
 pub fn acs(subject: &Examined) -> Judged {
-    // a guest's bridges tell nothing of the host's
-    let facts = subject.facts.filter(|facts| !facts.is_virtual)?;
+    let (facts, pairs) = (subject.facts?, pairs(subject));
+    if pairs.is_empty() {
+        return None;
+    }
+    if facts.is_virtual {
+        return one(ok(
+            "a guest's bridges tell nothing of the host's: not judged",
+        ));
+    }
     let mut ports: BTreeMap<PciAddress, Option<bool>> = BTreeMap::new();
-    for pair in pairs(subject) {
-        if pair.path > PathType::Pxb {
-            continue;
-        }
-        for (port, redirects) in ports_between(&subject.plan.node, facts, &pair) {
+    for pair in pairs.iter().filter(|pair| pair.path <= PathType::Pxb) {
+        for (port, redirects) in ports_between(&subject.plan.node, facts, pair) {
             let known = ports.entry(port).or_default();
             *known = redirects.max(*known);
         }
@@ -85,11 +89,14 @@ pub fn acs(subject: &Examined) -> Judged {
             listed(&redirecting)
         ))
         .about(first),
+        None if ports.is_empty() => {
+            ok("no GPU and its NIC share a switch: redirection costs nothing")
+        }
         None if read > 0 => {
             let ports = counted(read, "port");
             ok(format!("{ports} between GPUs and NICs: none redirects"))
         }
-        None if facts.is_live && !ports.is_empty() => note("only root may read the ports' configuration: not judged"),
+        None if facts.is_live => note("only root may read the ports' configuration: not judged"),
         None => return None,
     })
 }
@@ -135,5 +142,27 @@ pub fn iommu(subject: &Examined) -> Judged {
         note(format!(
             "{text}, which an Arm processor and a guest may want"
         ))
+    })
+}
+
+pub fn relaxed_ordering(subject: &Examined) -> Judged {
+    let facts = subject.facts?;
+    let nics: BTreeMap<String, bool> = pairs(subject)
+        .iter()
+        .filter_map(|pair| {
+            let is_relaxed = facts.functions.get(&pair.at)?.is_relaxed?;
+            Some((pair.nic.name.to_string(), is_relaxed))
+        })
+        .collect();
+    let strict = nics.iter().filter(|(_, is_relaxed)| !**is_relaxed);
+    let strict: Vec<String> = strict.map(|(nic, _)| nic.clone()).collect();
+    let text = format!("NICs {}: packets must keep their order", listed(&strict));
+    one(match (nics.len(), strict.len()) {
+        (0, _) => return None,
+        (all, 0) => ok(format!("{}: allowed", counted(all, "NIC"))),
+        (all, few) if few * 2 < all => {
+            warn(format!("{text}, and most others need not")).about(&strict[0])
+        }
+        _ => advice(text),
     })
 }

@@ -7,15 +7,12 @@ use std::sync::LazyLock;
 /// Its `fail` drains no node: all nodes may share the admin's arguments.
 pub const CONFIGURATION: &str = "configuration";
 
-/// Letters of a code, at most.
-pub const WIDEST: usize = 16;
-
 pub(super) const PAGE: &str = include_str!("checks.txt");
 
 type Judge = fn(&Examined) -> Judged;
 
 /// The function of each check, in the order in which checks are printed.
-const JUDGES: [(&str, Judge); 23] = [
+const JUDGES: [(&str, Judge); 25] = [
     (Check::RELEASE, installation::slurm),
     ("plugstack", installation::plugstack),
     ("plugstack-order", installation::plugstack_order),
@@ -35,6 +32,8 @@ const JUDGES: [(&str, Judge); 23] = [
     ("gpudirect", gpudirect::gpudirect),
     ("acs", redirect::acs),
     ("iommu", redirect::iommu),
+    ("relaxed-ordering", redirect::relaxed_ordering),
+    ("numa-balancing", host::numa_balancing),
     ("uverbs-access", host::uverbs_access),
     ("memlock", host::memlock),
     ("variable", host::variable),
@@ -92,4 +91,8 @@ impl Check {
 
 pub fn codes() -> impl Iterator<Item = &'static str> {
     JUDGES.iter().map(|(code, _)| *code)
+}
+
+pub fn widest_code() -> usize {
+    codes().map(str::len).max().unwrap_or_default()
 }

@@ -1,11 +1,16 @@
-//! The process becomes another program, with the signals and descriptors that it was given itself.
+//! execvpe(3): the process becomes another program, with the signals and descriptors that it was given itself.
 //!
 //! Rust's runtime ignores SIGPIPE before `main`, and opens `/dev/null` where one of the first three descriptors is closed.
 //! Both would be handed on.  `std::process::Command::exec` resets SIGPIPE, which is wrong too where this process was
 //! started with it ignored.  So what was there is noted before `main`, and restored.
 //!
-//! [`Signals`] starts another program instead, and stands before it until it ends.  The rest is what the tool alone asks of the
-//! system, and of the vendors' libraries.
+//! [`Signals`] starts another program instead, and stands before it until it ends.
+//!
+//! [`given_socket`] is how a task talks to slurmstepd.
+//!
+//! [`ask_drivers`] loads the vendors' libraries, which no other process of ours does.
+//!
+//! [`try_lock`] and [`terminal_size`] are what the tool alone asks of the system.
 //!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]

@@ -20,7 +20,7 @@ use nic_placement_core::step::NODE_NAME;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level, Report};
 use nic_placement_fleet::doctor::facts::{Caller, Installation};
-use nic_placement_fleet::doctor::table::{CHECKS, Check, WIDEST, codes};
+use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
@@ -213,7 +213,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
 }
 
 fn column(code: &str) -> String {
-    format!("{code:WIDEST$}  ")
+    format!("{code:width$}  ", width = widest_code())
 }
 
 /// A line for each finding of a check, then the reason of a fault and the remedy, once for all.
@@ -226,7 +226,7 @@ fn print(findings: &[Finding], page: &mut Page) {
         why = why.or(of.why.as_ref().filter(|_| is_wrong));
         remedy = remedy.or(of.remedy.as_ref());
     }
-    let margin = " ".repeat(9 + WIDEST);
+    let margin = " ".repeat(9 + widest_code());
     for (word, text) in [("why", why), ("do", remedy)] {
         if let Some(text) = text {
             page.item(format!("{margin}{word:<5}"), text);

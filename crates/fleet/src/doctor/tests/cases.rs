@@ -37,5 +37,7 @@ pub(super) fn all() -> Vec<Case> {
     let paths = [paths::links(), paths::gpudirect(), paths::redirect()];
     let users = [users::installation(), users::admin(), users::caller()];
     let all = nics.into_iter().chain(paths).chain(users);
-    all.chain([paths::translation()]).flatten().collect()
+    all.chain([paths::translation(), users::kernel()])
+        .flatten()
+        .collect()
 }

@@ -56,7 +56,7 @@ pub(super) fn links() -> Vec<Case> {
                 World::of(now(&[UPSTREAM, "0000:15:01.0"], 160, 16));
             "a card better than its slot": Ok "", World::of(older);
             "one end tells another rate": Ok "", World::of(now(&[NIC], 25, 1));
-            "a guest": None "", World::of(now(&[NIC, PORT], 160, 16)).guest();
+            "a guest": Note "virtual machine", World::of(now(&[NIC, PORT], 160, 16)).guest();
         }
     }
 }
@@ -117,12 +117,17 @@ pub(super) fn redirect() -> Vec<Case> {
             "no port redirects": Ok "none redirects", dgx().bridges(0);
             "source validation alone": Ok "none redirects", dgx().bridges(0x01);
             "a bare machine that redirects": Warn "could turn in the switch", dgx().bridges(0x1d);
-            "a guest": None "", dgx().bridges(0x1d).guest();
-            "a host of guests": Ok "none redirects", dgx().bridges(0x5d).nics(Some(0x8000));
-            "a port without it": Ok "", dgx().config(at(PORT), None, None);
-            "no switch is shared": None "", World::of_model("gh200").bridges(0x1d);
+            "a guest": Ok "guest", dgx().bridges(0x1d).guest();
+            "a host of guests": Ok "none redirects", dgx().bridges(0x5d).nics(0x5910, Some(0x8000));
+            "a port without it": Ok "", dgx().config(at(PORT), 0x5910, None, None);
+            "no switch is shared": Ok "no GPU and its NIC", World::of_model("gh200").bridges(0x1d);
             "only root may": Note "only root", dgx().patched(live);
             "a tree without it": None "", dgx();
+        }
+        check "relaxed-ordering" {
+            "on": Ok "8 NICs", dgx().nics(0x5910, None);
+            "off": Note "keep their order", dgx().nics(0x5900, None);
+            "one off": Warn "mlx5_0", dgx().nics(0x5910, None).config(at(NIC), 0x5900, None, None);
         }
     }
 }

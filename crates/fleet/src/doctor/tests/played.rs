@@ -2,10 +2,14 @@
 
 use crate::doctor::config_space::SIZE;
 
-/// A configuration space with ACS and ATS where they are given; each behind another capability.
-pub(crate) fn config_space(acs: Option<u16>, ats: Option<u16>) -> Vec<u8> {
+/// A configuration space with a PCIe capability, and with ACS and ATS where they are given; each behind another capability.
+pub(crate) fn config_space(device_control: u16, acs: Option<u16>, ats: Option<u16>) -> Vec<u8> {
     let mut bytes = vec![0u8; SIZE];
     bytes[..4].copy_from_slice(&[0xb3, 0x15, 0x21, 0x10]);
+    bytes[0x34] = 0x40;
+    bytes[0x40..0x42].copy_from_slice(&[0x01, 0x60]);
+    bytes[0x60..0x62].copy_from_slice(&[0x10, 0x00]);
+    bytes[0x68..0x6a].copy_from_slice(&device_control.to_le_bytes());
     let mut at = 0x100;
     let mut extended = |id: u16, control: Option<u16>| {
         let next = at + 0x40;

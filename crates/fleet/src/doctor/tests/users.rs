@@ -191,3 +191,15 @@ pub(super) fn caller() -> Vec<Case> {
         }
     }
 }
+
+pub(super) fn kernel() -> Vec<Case> {
+    let balancing = |model: &str, value: &str| {
+        World::of_model(model).file("proc/sys/kernel/numa_balancing", value)
+    };
+    cases! {
+        check "numa-balancing" {
+            "off": Ok "off", balancing("dgx-h100", "0");
+            "on": Note "unmapped", balancing("dgx-h100", "1");
+        }
+    }
+}

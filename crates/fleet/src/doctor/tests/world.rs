@@ -115,25 +115,31 @@ impl World {
     }
 
     /// The configuration space of a function.
-    pub(super) fn config(self, at: PciAddress, acs: Register, ats: Register) -> World {
+    pub(super) fn config(
+        self,
+        at: PciAddress,
+        control: u16,
+        acs: Register,
+        ats: Register,
+    ) -> World {
         let path = format!("{}/config", self.function(at));
-        self.file(&path, &digits(&config_space(acs, ats)))
+        self.file(&path, &digits(&config_space(control, acs, ats)))
     }
 
     /// That of every bridge, with this in the register of ACS.
     pub(super) fn bridges(mut self, acs: u16) -> World {
         for function in self.topology.pci.clone().iter() {
             if let Some(bridge) = function.parent.bridge() {
-                self = self.config(bridge, Some(acs), None);
+                self = self.config(bridge, 0x5910, Some(acs), None);
             }
         }
         self
     }
 
     /// That of every NIC.
-    pub(super) fn nics(mut self, ats: Option<u16>) -> World {
+    pub(super) fn nics(mut self, control: u16, ats: Option<u16>) -> World {
         for nic in self.topology.nics.clone() {
-            self = self.config(nic.address.unwrap(), None, ats);
+            self = self.config(nic.address.unwrap(), control, None, ats);
         }
         self
     }

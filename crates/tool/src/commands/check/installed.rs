@@ -31,10 +31,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
         ..
     } = plugstack::read(&file);
     for line in &mut lines {
-        // another machine's Slurm may have it in a folder of its own
-        if line.path.is_absolute() || is_live {
-            line.is_there = found(line).map(|path| path.is_some());
-        }
+        line.is_there = is_there(line, is_live);
     }
     let ours = lines.iter().filter(|line| line.is_ours());
     let ours: Vec<PluginLine> = ours.cloned().collect();
@@ -74,6 +71,13 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
         into.owners = all.filter_map(|path| owned(&path)).collect();
     }
     admin
+}
+
+fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
+    // another machine's Slurm may have it in a folder of its own
+    (line.path.is_absolute() || is_live)
+        .then(|| found(line).map(|path| path.is_some()))
+        .flatten()
 }
 
 /// The line that `make install` and the packages put beside this program, and its plugin.

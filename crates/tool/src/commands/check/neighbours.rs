@@ -14,13 +14,19 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+/// lldpd's sockets (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
+const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
 const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// By interface; `None` if no agent runs, or none answers this user.
 pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
-    let mut programs = PROGRAMS.iter().map(Path::new);
-    ask(programs.find(|program| program.exists())?, PATIENCE)
+    SOCKETS.iter().find(|socket| Path::new(socket).exists())?;
+    let program = PROGRAMS
+        .iter()
+        .map(Path::new)
+        .find(|program| program.exists())?;
+    ask(program, PATIENCE)
 }
 
 /// Root runs the program as the user that may write its file: on Debian the agent's own.

@@ -75,12 +75,18 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
             .map_while(|number| way(folder, &first, number))
             .collect(),
         effects: effects(folder),
-        // a test's driver names its GPUs so
-        played: (0..MOST_WAYS).any(|number| {
-            let probes = folder.text(&format!("way-{number}.txt"));
-            probes.is_some_and(|text| text.contains("\"name\":\"played"))
-        }),
+        played: (0..MOST_WAYS).any(|number| is_played(folder, number)),
     })
+}
+
+/// True if a test's driver answered: its GPUs are named "played".
+fn is_played(folder: &Folder, way: usize) -> bool {
+    let text = folder.text(&format!("way-{way}.txt")).unwrap_or_default();
+    let drivers = probes(&text).flat_map(|probe| probe.drivers);
+    let mut names = drivers
+        .flat_map(|driver| driver.devices)
+        .filter_map(|device| device.name);
+    names.any(|name| name.contains("played"))
 }
 
 /// `8 x NVIDIA H100 80GB HBM3, 8 x verbs 400 Gb/s`
