@@ -11,8 +11,6 @@ use nic_placement_traffic::verify::{TaskVerdict, UsedNic, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of threads of one task.
-const LISTED: usize = 6;
 const NAMED: usize = 32;
 
 pub(super) fn report(report: &NodeReport, page: &mut Page) {
@@ -252,18 +250,10 @@ fn label(task: &TaskVerdict) -> String {
 
 fn remarks(task: &TaskVerdict) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(set) = task.cpus.set.as_ref().filter(|_| task.cpus.first_left) {
+    if let (Some(set), Some(left_for)) = (&task.cpus.set, &task.cpus.left_for) {
         remarks.push(format!(
-            "bound to CPUs {set}; its first thread has left them"
+            "bound to CPUs {set}, but its first thread may run on {left_for}"
         ));
-    }
-    for other in task.cpus.others.iter().take(LISTED) {
-        let (threads, name) = (counted(other.count, "thread"), &other.name);
-        remarks.push(format!("{threads} `{name}` on CPUs {}", other.cpus));
-    }
-    match task.cpus.others.len().saturating_sub(LISTED) {
-        0 => {}
-        more => remarks.push(format!("{more} more kinds of threads")),
     }
     if !task.changed.is_empty() {
         let changed = task.changed.iter().map(String::as_str);
