@@ -103,7 +103,7 @@ fn placed_tasks_of_every_library_are_seen_to_use_the_nic_that_they_were_given(no
         let name = format!("verify.{library}");
         let task = judged(nodes, &name, Verdict::AsPlanned, &["mlx5_1:1"]);
         let is_seen = task.is_placed && task.used[0].by == By::QueuePairs;
-        let is_near = (task.cpus.far, task.cpus.first_left) == (0, false)
+        let is_near = (task.cpus.far, &task.cpus.left_for) == (0, &None)
             && task.near_memory.is_some_and(|share| share > 90);
         assert!(is_seen && is_near, "{name}: {task:?}");
         assert_status(nodes, &name, 0);

@@ -12,17 +12,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The command, the list and an entry of it; a device is its own entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Objects {
-    Devices,
-    /// the kernel asks the device for the state of each
-    QueuePairs,
-    /// registered memory
-    Regions,
-    Domains,
-    /// one for each time that a process opened the device; since Linux 5.15
-    Contexts,
-}
+pub struct Objects(u16, u16, u16);
 
 const DEVICE_INDEX: u16 = 1;
 const DEVICE_NAME: u16 = 2;
@@ -38,16 +30,14 @@ const CONTEXT: u16 = 64;
 const HEADER: usize = 16;
 
 impl Objects {
-    /// The command, the list and an entry of it; a device is its own entry.
-    fn numbers(self) -> (u16, Option<(u16, u16)>) {
-        match self {
-            Objects::Devices => (1, None),
-            Objects::QueuePairs => (10, Some((19, 20))),
-            Objects::Regions => (13, Some((40, 41))),
-            Objects::Domains => (14, Some((46, 47))),
-            Objects::Contexts => (22, Some((86, 87))),
-        }
-    }
+    pub const DEVICES: Objects = Objects(1, 0, 0);
+    /// the kernel asks the device for the state of each
+    pub const QUEUE_PAIRS: Objects = Objects(10, 19, 20);
+    /// registered memory
+    pub const REGIONS: Objects = Objects(13, 40, 41);
+    pub const DOMAINS: Objects = Objects(14, 46, 47);
+    /// one for each time that a process opened the device; since Linux 5.15
+    pub const CONTEXTS: Objects = Objects(22, 86, 87);
 
     pub fn request(self, device: Option<u32>) -> Vec<u8> {
         /// `NLM_F_REQUEST | NLM_F_DUMP` of include/uapi/linux/netlink.h.
@@ -55,7 +45,7 @@ impl Objects {
         /// `RDMA_NL_NLDEV << 10`, to which a command is added.
         const NLDEV: u16 = 5 << 10;
         let mut message = vec![0; 4];
-        message.extend((NLDEV + self.numbers().0).to_ne_bytes());
+        message.extend((NLDEV + self.0).to_ne_bytes());
         message.extend(FLAGS.to_ne_bytes());
         // the number of the request, and of its sender, which the kernel fills in
         message.extend([1, 0, 0, 0, 0, 0, 0, 0]);
@@ -153,15 +143,13 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> R
             };
         }
         let device = Object::new(body, String::new());
-        match objects.numbers().1 {
-            None => found.push(device),
-            Some((list, entry)) => {
-                let entries = attributes(body)
-                    .filter(|(number, _)| *number == list)
-                    .flat_map(|(_, list)| attributes(list))
-                    .filter(|(number, _)| *number == entry);
-                found.extend(entries.map(|(_, of)| Object::new(of, device.device.clone())));
-            }
+        let Objects(_, list, entry) = objects;
+        let entries = attributes(body).filter(|(number, _)| *number == list);
+        let entries = entries.flat_map(|(_, list)| attributes(list));
+        let entries = entries.filter(|(number, _)| *number == entry);
+        found.extend(entries.map(|(_, of)| Object::new(of, device.device.clone())));
+        if objects == Objects::DEVICES {
+            found.push(device);
         }
         let rest = datagram.get(length.next_multiple_of(4)..);
         datagram = rest.unwrap_or_default();
@@ -199,10 +187,10 @@ pub struct Holdings {
 
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
     let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice).iter();
-    let threads: BTreeMap<_, _> = of(Objects::Contexts)
+    let threads: BTreeMap<_, _> = of(Objects::CONTEXTS)
         .map(|of| (of.named(CONTEXT), of.number(THREAD)))
         .collect();
-    let contexts: BTreeMap<_, _> = of(Objects::Domains)
+    let contexts: BTreeMap<_, _> = of(Objects::DOMAINS)
         .map(|of| (of.named(DOMAIN), of.named(CONTEXT)))
         .collect();
     let of_context = |object: &Object| {
@@ -210,14 +198,14 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
         *threads.get(&Some((*context)?))?
     };
     let mut all = Holdings::default();
-    for objects in [Objects::QueuePairs, Objects::Regions] {
+    for objects in [Objects::QUEUE_PAIRS, Objects::REGIONS] {
         for object in of(objects).filter(|object| !object.is_kernels) {
             let Some(thread) = object.number(THREAD).or_else(|| of_context(object)) else {
-                all.has_unowned |= objects == Objects::QueuePairs;
+                all.has_unowned |= objects == Objects::QUEUE_PAIRS;
                 continue;
             };
             let held = match objects {
-                Objects::QueuePairs => sends(object),
+                Objects::QUEUE_PAIRS => sends(object),
                 _ => Some((By::Memory, None)),
             };
             all.threads
@@ -275,7 +263,7 @@ mod tests {
     }
 
     fn listed(objects: Objects, entries: &[Vec<(u16, u32)>]) -> Vec<u8> {
-        let (list, entry) = objects.numbers().1.unwrap();
+        let Objects(_, list, entry) = objects;
         let entry = |of: &Vec<(u16, u32)>| {
             let of = of.iter().flat_map(|(number, value)| match *number {
                 TYPE | STATE => attribute(*number, &[*value as u8]),
@@ -301,7 +289,7 @@ mod tests {
             |kind, state, port| vec![(PORT, port), (TYPE, kind), (STATE, state), (THREAD, 42)];
         let pairs = [(2, 3, 1), (2, 3, 2), (2, 1, 1), (4, 1, 1), (255, 3, 2)];
         let pairs = pairs.map(|(kind, state, port)| pair(kind, state, port));
-        let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
+        let held = holdings(&[answered(Objects::QUEUE_PAIRS, &pairs)].into());
         let held = held.threads[&42].iter().map(|of| (of.by, of.port));
         let (pairs, datagrams) = (By::QueuePairs, By::Datagrams);
         let wanted = [(pairs, Some(1)), (pairs, Some(2)), (datagrams, Some(2))];
@@ -320,9 +308,9 @@ mod tests {
         let domains = [(5, 1), (6, 2)].map(|(domain, of)| vec![(DOMAIN, domain), (CONTEXT, of)]);
         let contexts = [vec![(CONTEXT, 1), (THREAD, 42)], vec![(CONTEXT, 2)]];
         let answers = BTreeMap::from([
-            answered(Objects::QueuePairs, &[kernel, left, lost]),
-            answered(Objects::Domains, &domains),
-            answered(Objects::Contexts, &contexts),
+            answered(Objects::QUEUE_PAIRS, &[kernel, left, lost]),
+            answered(Objects::DOMAINS, &domains),
+            answered(Objects::CONTEXTS, &contexts),
         ]);
         let all = holdings(&answers);
         assert!(all.has_unowned, "the context's own thread has ended too");
@@ -334,26 +322,26 @@ mod tests {
     #[test]
     fn a_refusal_is_told_by_its_number_and_a_device_by_its_index() {
         let refusal = message(2, &(-22i32).to_ne_bytes());
-        let refused = read(Objects::Contexts, &refusal, &mut Vec::new());
+        let refused = read(Objects::CONTEXTS, &refusal, &mut Vec::new());
         assert_eq!(refused, Err(22));
         let mut found = Vec::new();
-        let more = read(Objects::Devices, &message(5121, &device()), &mut found);
+        let more = read(Objects::DEVICES, &message(5121, &device()), &mut found);
         assert_eq!(more, Ok(true));
         let index = found[0].device_index();
         assert_eq!((&*found[0].device, index), ("mlx5_3", Some(7)));
-        assert_eq!(Objects::QueuePairs.request(Some(7)).len(), 24);
+        assert_eq!(Objects::QUEUE_PAIRS.request(Some(7)).len(), 24);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 0usize..300) {
             let mut found = Vec::new();
-            let _ = read(Objects::QueuePairs, &bytes, &mut found);
+            let _ = read(Objects::QUEUE_PAIRS, &bytes, &mut found);
             let pairs: Vec<Vec<(u16, u32)>> = vec![vec![(TYPE, 2), (STATE, 3), (THREAD, 42)]; 9];
-            let mut datagram = listed(Objects::QueuePairs, &pairs);
+            let mut datagram = listed(Objects::QUEUE_PAIRS, &pairs);
             datagram.truncate(cut);
             datagram.extend(bytes);
-            let _ = read(Objects::QueuePairs, &datagram, &mut found);
+            let _ = read(Objects::QUEUE_PAIRS, &datagram, &mut found);
             prop_assert!(found.len() <= 200);
         }
     }

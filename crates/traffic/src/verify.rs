@@ -37,8 +37,6 @@ pub struct Seen {
 #[derive(Debug, Clone)]
 pub struct Thread {
     pub is_first: bool,
-    /// as the kernel has it: a program can choose any
-    pub name: String,
     pub cpus: CpuSet,
 }
 
@@ -158,7 +156,6 @@ pub struct UsedNic {
 pub struct TaskVerdict {
     #[serde(flatten)]
     pub numbers: Numbers,
-    pub user: Option<u32>,
     pub processes: Vec<u32>,
     pub gpus: Vec<usize>,
     pub is_placed: bool,
@@ -173,9 +170,9 @@ pub struct TaskVerdict {
 }
 
 impl TaskVerdict {
-    /// True if it uses other NICs than its own, or its first thread other CPUs.
+    /// True if it uses other NICs than its own, or a first thread other CPUs.
     pub fn is_bad(&self) -> bool {
-        self.verdict > Verdict::Unknown || self.cpus.first_left
+        self.verdict > Verdict::Unknown || self.cpus.left_for.is_some()
     }
 }
 
@@ -183,20 +180,11 @@ impl TaskVerdict {
 pub struct CpuVerdict {
     /// the CPUs that were set, if any were
     pub set: Option<String>,
+    /// the CPUs of a process's first thread that has left those
+    pub left_for: Option<String>,
     pub threads: usize,
     /// threads without a CPU near the GPUs
     pub far: usize,
-    pub others: Vec<OtherThreads>,
-    /// true if a process's first thread left the CPUs that were set
-    pub first_left: bool,
-}
-
-/// Threads of one name that may run beside the CPUs that were set, or that are near.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherThreads {
-    pub name: String,
-    pub cpus: String,
-    pub count: usize,
 }
 
 /// The node, and its plan without words of a user's.
@@ -316,7 +304,6 @@ pub fn judge(node: Node<'_>, task: Seen, has_unowned: Result<bool, &str>) -> Tas
     let near: NodeSet = near.collect();
     TaskVerdict {
         numbers: task.numbers,
-        user: task.user,
         gpus: gpus.iter().map(|gpu| gpu.0).collect(),
         is_placed,
         planned,
@@ -331,39 +318,25 @@ pub fn judge(node: Node<'_>, task: Seen, has_unowned: Result<bool, &str>) -> Tas
 }
 
 fn cpus(bound: Option<&CpuSet>, near: &CpuSet, threads: &[Thread]) -> CpuVerdict {
-    let mut others: BTreeMap<(&str, &CpuSet), usize> = BTreeMap::new();
-    let mut said = CpuVerdict {
-        set: bound.map(ToString::to_string),
-        threads: threads.len(),
-        ..CpuVerdict::default()
+    let is_far = |thread: &&Thread| !near.is_empty() && !thread.cpus.intersects(near);
+    let has_left = |thread: &&Thread| {
+        thread.is_first && bound.is_some_and(|bound| !thread.cpus.is_subset(bound))
     };
-    let set = bound.unwrap_or(near);
-    for thread in threads {
-        said.far += usize::from(!near.is_empty() && !thread.cpus.intersects(near));
-        if !set.is_empty() && !thread.cpus.is_subset(set) {
-            said.first_left |= bound.is_some() && thread.is_first;
-            *others.entry((&thread.name, &thread.cpus)).or_default() += 1;
-        }
+    let left = threads.iter().find(has_left);
+    CpuVerdict {
+        set: bound.map(ToString::to_string),
+        left_for: left.map(|thread| thread.cpus.to_string()),
+        threads: threads.len(),
+        far: threads.iter().filter(is_far).count(),
     }
-    let others = others.into_iter();
-    said.others = others
-        .map(|((name, cpus), count)| OtherThreads {
-            name: name.to_string(),
-            cpus: cpus.to_string(),
-            count,
-        })
-        .collect();
-    said
 }
 
 fn near_memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> Option<u64> {
-    let sum = |of: &dyn Fn(u32) -> bool| -> u128 {
-        let kib = kib.iter().filter(|(node, _)| of(**node));
-        kib.map(|(_, kib)| u128::from(*kib)).sum()
-    };
-    if near.is_empty() {
-        return None;
+    let (mut of_near, mut all) = (0u128, 0u128);
+    for (node, kib) in kib {
+        all += u128::from(*kib);
+        of_near += u128::from(near.contains(*node)) * u128::from(*kib);
     }
-    let share = (sum(&|node| near.contains(node)) * 100).checked_div(sum(&|_| true))?;
-    Some(share as u64)
+    let share = (of_near * 100).checked_div(all);
+    share.filter(|_| !near.is_empty())?.try_into().ok()
 }

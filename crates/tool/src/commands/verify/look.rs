@@ -296,7 +296,6 @@ fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     }
     Some(Thread {
         is_first: thread == pid,
-        name: value(&status, "Name")?.to_string(),
         cpus: CpuSet::from_list(value(&status, "Cpus_allowed_list")?).ok()?,
     })
 }

@@ -16,7 +16,8 @@ use super::request::{NodeOptions, node_in_time, number, whole_node};
 use super::{Failure, beside, ending, output, tell, threads};
 use clap::ValueHint;
 use look::{Looks, Wanted};
-use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_core::config::Admin;
+use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_launch::plugstack;
 use nic_placement_traffic::bytes::{self, Readings, Traffic};
@@ -289,26 +290,27 @@ fn report(
     readings: Option<Readings>,
 ) -> NodeReport {
     let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
-    let topology = node.cloned();
-    let topology = topology.unwrap_or_else(|| Topology::empty("this node", Provenance::ThisSystem));
-    let name = name.unwrap_or_else(|| topology.name.clone());
+    let mut report = NodeReport::new(name.unwrap_or("this node".to_string()), Vec::new());
+    report.not_looked_at = looks.not_looked_at();
     let found = plugstack::admin(None, None, |name| std::env::var_os(name)).0;
     // `check` reports what is wrong with the admin's file
-    let plan = whole_node(topology.clone(), found.admin)
-        .or_else(|_| whole_node(topology, Default::default()));
-    let Ok(plan) = plan else {
-        return NodeReport::new(name, Vec::new());
+    let plan = node.ok_or("its NICs do not answer".to_string());
+    let plan = plan.and_then(|node| {
+        whole_node(node.clone(), found.admin)
+            .or_else(|_| whole_node(node.clone(), Admin::default()))
+    });
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(why) => {
+            report.notes.push(format!("the node was not read: {why}"));
+            return report;
+        }
     };
     let of = Node {
         topology: &plan.node,
         map: &plan.map,
     };
-    let mut report = NodeReport::new(name, looks.verdicts(of));
-    report.not_looked_at = looks.not_looked_at();
-    if node.is_none() {
-        let note = "the node was not read: its NICs do not answer";
-        report.notes.push(note.to_string());
-    }
+    report.tasks = looks.verdicts(of);
     if let Some(readings) = &readings {
         let (planned, origin) = bytes::plan(of, &report.tasks);
         let traffic = Traffic::new(readings, &planned, origin);

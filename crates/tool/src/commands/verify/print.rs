@@ -11,8 +11,6 @@ use nic_placement_traffic::verify::{TaskVerdict, UsedNic, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of threads of one task.
-const LISTED: usize = 6;
 const NAMED: usize = 32;
 
 pub(super) fn report(report: &NodeReport, page: &mut Page) {
@@ -133,10 +131,10 @@ pub(super) fn merged(
     twice: &BTreeSet<String>,
     page: &mut Page,
 ) {
-    let (mut all, mut by_tasks, mut seconds) = (Shares::default(), 0, 0f64);
-    let mut nics: BTreeMap<&str, Vec<&NicTraffic>> = BTreeMap::new();
     let mut tasks: BTreeMap<Verdict, usize> = BTreeMap::new();
     let mut notes: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut nics: BTreeMap<&str, Vec<&NicTraffic>> = BTreeMap::new();
+    let (mut all, mut idle, mut by_tasks, mut seconds) = ([0u64; 3], Vec::new(), 0, 0f64);
     for (node, report) in reports {
         for task in &report.tasks {
             *tasks.entry(task.verdict).or_default() += 1;
@@ -144,46 +142,35 @@ pub(super) fn merged(
         for note in &report.notes {
             *notes.entry(note).or_default() += 1;
         }
-        let Some(traffic) = &report.traffic else {
-            continue;
-        };
-        by_tasks += usize::from(traffic.plan == Origin::Tasks);
-        seconds = seconds.max(traffic.seconds);
-        let Shares {
-            planned,
-            others,
-            tcp,
-            idle,
-        } = &traffic.shares;
-        for (sum, more) in [
-            (&mut all.planned, planned),
-            (&mut all.others, others),
-            (&mut all.tcp, tcp),
-        ] {
-            *sum = sum.saturating_add(*more);
-        }
-        all.idle
-            .extend(idle.iter().map(|nic| format!("{node}/{nic}")));
-        for nic in &traffic.nics {
-            nics.entry(&nic.name).or_default().push(nic);
+        if let Some(traffic) = &report.traffic {
+            by_tasks += usize::from(traffic.plan == Origin::Tasks);
+            seconds = seconds.max(traffic.seconds);
+            let of = &traffic.shares;
+            let sums = all.iter_mut().zip([of.planned, of.others, of.tcp]);
+            sums.for_each(|(sum, more)| *sum = sum.saturating_add(more));
+            idle.extend(of.idle.iter().map(|nic| format!("{node}/{nic}")));
+            let of_rdma = traffic.nics.iter().filter(|nic| nic.rdma.is_some());
+            of_rdma.for_each(|nic| nics.entry(&nic.name).or_default().push(nic));
         }
     }
+    let [planned, others, tcp] = all;
+    let all = Shares {
+        planned,
+        others,
+        tcp,
+        idle,
+    };
     page.line(format!(
         "{}, {by_tasks} of them by the plan of their tasks; the longest took {seconds:.1} s",
         counted(reports.len(), "node")
     ));
-    if !nics.is_empty() {
-        let headings = "NIC/in the plan/counted/sent/share/least/most/TCP sent";
+    if seconds > 0.0 {
+        let headings = "NIC/in the plan/counted/sent/share/least/most";
         let mut table = Table::headed(headings.split('/'));
         for (name, on) in nics {
             let sent = on.iter().filter_map(|nic| nic.rdma.and_then(Figure::sent));
             let sent: Vec<u64> = sent.collect();
-            let sum = |of: &[u64]| {
-                of.iter()
-                    .fold(0, |sum: u64, more| sum.saturating_add(*more))
-            };
-            let total = (!sent.is_empty()).then_some(sum(&sent));
-            let tcp = on.iter().filter_map(|nic| nic.tcp.and_then(Figure::sent));
+            let total = sent.iter().copied().reduce(u64::saturating_add);
             let planned = on.iter().filter(|nic| nic.planned_for.is_some()).count();
             table.row([
                 Text::from(name),
@@ -193,7 +180,6 @@ pub(super) fn merged(
                 cell(total.map(|total| share(total, all.rdma()))),
                 cell(sent.iter().copied().min().map(shown)),
                 cell(sent.iter().copied().max().map(shown)),
-                cell(Some(shown(sum(&tcp.collect::<Vec<_>>())))),
             ]);
         }
         page.table(&table);
@@ -252,18 +238,10 @@ fn label(task: &TaskVerdict) -> String {
 
 fn remarks(task: &TaskVerdict) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(set) = task.cpus.set.as_ref().filter(|_| task.cpus.first_left) {
+    if let (Some(set), Some(left_for)) = (&task.cpus.set, &task.cpus.left_for) {
         remarks.push(format!(
-            "bound to CPUs {set}; its first thread has left them"
+            "bound to CPUs {set}, but its first thread may run on {left_for}"
         ));
-    }
-    for other in task.cpus.others.iter().take(LISTED) {
-        let (threads, name) = (counted(other.count, "thread"), &other.name);
-        remarks.push(format!("{threads} `{name}` on CPUs {}", other.cpus));
-    }
-    match task.cpus.others.len().saturating_sub(LISTED) {
-        0 => {}
-        more => remarks.push(format!("{more} more kinds of threads")),
     }
     if !task.changed.is_empty() {
         let changed = task.changed.iter().map(String::as_str);

@@ -18,21 +18,21 @@ const NO_RDMA: i32 = 93;
 /// asked for the state of their queue pairs.
 pub(super) fn held() -> Result<Holdings, String> {
     let untold = |error| format!("the kernel does not tell of RDMA devices by netlink: {error}");
-    let devices = match ask(Objects::Devices, None) {
+    let devices = match ask(Objects::DEVICES, None) {
         Err(error) if error.raw_os_error() == Some(NO_RDMA) => return Ok(Holdings::default()),
         answer => answer.map_err(untold)?,
     };
     let mut answers: BTreeMap<Objects, Vec<Object>> = BTreeMap::new();
     for objects in [
-        Objects::Contexts,
-        Objects::Domains,
-        Objects::Regions,
-        Objects::QueuePairs,
+        Objects::CONTEXTS,
+        Objects::DOMAINS,
+        Objects::REGIONS,
+        Objects::QUEUE_PAIRS,
     ] {
         for device in devices.iter().filter_map(Object::device_index) {
             match ask(objects, Some(device)) {
                 Ok(found) => answers.entry(objects).or_default().extend(found),
-                Err(error) if objects == Objects::QueuePairs => return Err(untold(error)),
+                Err(error) if objects == Objects::QUEUE_PAIRS => return Err(untold(error)),
                 // an older kernel tells less of the others, or a device has gone
                 Err(_) => {}
             }
