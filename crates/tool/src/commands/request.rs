@@ -177,15 +177,18 @@ impl PlanOptions {
     /// The wish, and findings about it.
     pub(super) fn wish(&self) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         // a plan binds no process, so it may say what it would bind on any machine
-        let admin = Admin {
+        let mut admin = Admin {
             trust_topology: true,
             ..Admin::default()
         };
+        let doubts = self.arguments.add_to(&mut admin)?;
+        if admin.source != NodeSource::Live {
+            return Err(misunderstood("`--machine` or `--topology` names the node"));
+        }
         let words = self.words.as_deref();
-        let mut wish = step::wish(words, admin).map_err(|bad| {
+        let wish = step::wish(words, admin).map_err(|bad| {
             misunderstood(format!("`--words {}`: {bad}", words.unwrap_or_default()))
         })?;
-        let doubts = self.arguments.add_to(&mut wish.admin)?;
         Ok((wish, doubts))
     }
 }

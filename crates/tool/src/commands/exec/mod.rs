@@ -187,13 +187,13 @@ fn intent(
     let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition, |name| {
         std::env::var_os(name)
     });
-    let Found { admin, off, .. } = found;
-    let mut wish = launched::wish(admin, &values, words);
-    wish.wordless = !wish.reports();
-    wish.admin.trust_topology |= options.trust_topology;
-    for doubt in options.arguments.add_to(&mut wish.admin)? {
+    let Found { mut admin, off, .. } = found;
+    admin.trust_topology |= options.trust_topology;
+    for doubt in options.arguments.add_to(&mut admin)? {
         say(&doubt.to_string());
     }
+    let mut wish = launched::wish(admin, &values, words);
+    wish.wordless = !wish.reports();
     Ok((wish, off, knows_admin))
 }
 
