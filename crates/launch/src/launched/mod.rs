@@ -35,11 +35,7 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
     // to start it asks for placement, but its user may have switched that off in a module
     let asks = Words::default();
-    let words = words.or(if variable.is_none() {
-        Some(&asks)
-    } else {
-        None
-    });
+    let words = words.or(variable.is_none().then_some(&asks));
     admin::wish(
         admin,
         || {
