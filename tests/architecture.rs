@@ -116,18 +116,11 @@ fn of_text(Source { file, text }: &Source) -> Vec<String> {
     let mut breach = |is: bool, line: usize, rule: &str| {
         found.extend(is.then(|| format!("{file}:{line}: {rule}")));
     };
-    let is_too_long = is_product && lines > MAX_LINES;
-    breach(
-        is_product && !text.starts_with("//! "),
-        1,
-        "no `//!` sentence opens it",
-    );
-    breach(
-        must_forbid && !forbids,
-        1,
-        "`#![forbid(unsafe_code)]` is missing",
-    );
-    breach(is_too_long, lines, "a file has at most 640 lines");
+    let is_opened = !is_product || text.starts_with("//! ");
+    breach(!is_opened, 1, "a `//!` sentence opens a file");
+    breach(must_forbid && !forbids, 1, "`unsafe` is not forbidden");
+    let is_long = is_product && lines > MAX_LINES;
+    breach(is_long, lines, "a file has at most 640 lines");
     for (at, line) in text.lines().enumerate() {
         let comment = line.split_once("//").map_or("", |of| of.1).to_lowercase();
         let mut words = comment.split(|letter: char| !letter.is_alphanumeric());
@@ -139,7 +132,7 @@ fn of_text(Source { file, text }: &Source) -> Vec<String> {
 
 fn reserved_breach(file: &str, path: &[String]) -> Option<String> {
     let written = format!("::{}::", path.join("::"));
-    let is_capital = |letter: char| !letter.is_ascii_lowercase();
+    let is_capital = |letter: char| !(letter.is_ascii_lowercase() || letter == '*');
     let is_constant = path.len() == 2 && path[1].chars().all(is_capital);
     if is_constant || written.ends_with("::File::") {
         return None;
@@ -179,10 +172,8 @@ fn users() -> impl Iterator<Item = &'static str> {
 
 /// The module and those that it may use; nothing for an unknown one.
 fn arrows_of(user: &str) -> Vec<&'static str> {
-    arrows()
-        .filter(|arrow| arrow[0] == user)
-        .flatten()
-        .collect()
+    let of_user = arrows().filter(|arrow| arrow[0] == user);
+    of_user.flatten().collect()
 }
 
 fn is_crate(name: &str) -> bool {
@@ -196,14 +187,12 @@ fn is_meant(word: &str, module: &str) -> bool {
 }
 
 fn arrow_breach(module: &Module, path: &[String]) -> Option<String> {
-    let of_crate = path[0]
-        .strip_prefix("nic_placement")
-        .map(|name| match name {
-            "" => "plugin",
-            "_cli" => "tool",
-            name => &name[1..],
-        });
-    let path = match of_crate.filter(|name| is_crate(name)) {
+    let of_crate = match path[0].strip_prefix("nic_placement") {
+        Some("") => Some("plugin"),
+        Some("_cli") => Some("tool"),
+        other => other.map(|name| &name[1..]).filter(|name| is_crate(name)),
+    };
+    let path = match of_crate {
         Some(name) => [&[name.to_string()], &path[1..]].concat(),
         None => module.absolute(path)?,
     };
@@ -221,9 +210,8 @@ fn arrow_breach(module: &Module, path: &[String]) -> Option<String> {
     };
     let (_, words) = arrow.split_once('/')?;
     // the name of core's module itself says nothing
-    let named = &path[if path[0] == "core" { 2 } else { 1 }..]
-        .join(" ")
-        .to_lowercase();
+    let begin = if path[0] == "core" { 2 } else { 1 };
+    let named = path[begin..].join(" ").to_lowercase();
     let is_of_it = words.split('/').any(|word| named.contains(word));
     (!is_of_it).then(|| format!("`{user}` may use of `{used}` only `{words}`"))
 }
@@ -234,11 +222,8 @@ fn root() -> &'static Path {
 
 /// All files of all crates.
 fn sources() -> Vec<Source> {
-    let mut all = [
-        source::files(root(), "src"),
-        source::files(root(), "crates"),
-    ]
-    .concat();
+    let of = |folder| source::files(root(), folder);
+    let mut all = ["src", "crates"].map(of).concat();
     all.retain(|source| source.file.contains("src/"));
     assert!(all.len() > 100, "only {} files were found", all.len());
     all

@@ -2,7 +2,7 @@
 //! it, on a real Slurm whose nodes play several machines, and lets a judge compare (`tests/attack/judge.rs`).
 //!
 //! ```text
-//! cargo build --release && cargo test --test attack    300 pairs
+//! cargo build --release && cargo test --test attack    120 pairs
 //! ATTACK=3000 ATTACK_SEED=2 cargo test --test attack   more, and others
 //! ATTACK_ONLY=17 cargo test --test attack              one of them, and all that it wrote
 //! NICP_ROOT=FOLDER cargo test --test attack            on the Slurm of another distribution (tests/slurm/releases.sh)
@@ -138,7 +138,7 @@ impl Attack {
         };
         let seed = number("ATTACK_SEED").unwrap_or(1);
         let one = number("ATTACK_ONLY");
-        let indices = one.map_or(0..number("ATTACK").unwrap_or(300), |index| index..index + 1);
+        let indices = one.map_or(0..number("ATTACK").unwrap_or(120), |index| index..index + 1);
         Attack {
             release,
             seed,

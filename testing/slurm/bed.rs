@@ -5,6 +5,7 @@ use super::site::Site;
 use super::task::{Task, VARIABLES, all};
 use std::cell::RefCell;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -100,8 +101,6 @@ impl<'w> Bed<'w> {
         let preload = cluster
             .preload
             .map(|library| library(site).display().to_string());
-        // one cluster at a time, below the ports that the kernel hands out
-        let port = 20_000 + std::process::id() % 120 * 100;
         let mut knobs = vec![
             ("NICP_DIR", dir.display().to_string()),
             ("NICP_NODES", cluster.nodes.len().to_string()),
@@ -118,17 +117,31 @@ impl<'w> Bed<'w> {
             ("NICP_PRELOAD", preload.unwrap_or_default()),
             ("NICP_CGROUP", yes_or_no(cluster.cgroups)),
             ("NICP_RAM", yes_or_no(cluster.ram)),
-            ("NICP_PORT", port.to_string()),
         ];
         knobs.extend_from_slice(more);
-        // Takes the cluster down when this process ends.  The end closes the pipe, whatever its cause.
-        let guard = Command::new("setsid")
-            .args(["bash", "-c", r#"read -r _; "$0" down 2> /dev/null"#])
+        // Takes the cluster down when this process ends.  The end closes the pipe, whatever its cause.  Until then it holds a
+        // hundred ports below those that the kernel hands out, and alone on this machine has cgroups: Slurm names them by the
+        // node, so that two clusters with an n0 would share them.
+        const GUARD: &str = r#"
+            exec 8> /run/lock/nic-placement.cgroups
+            [ $NICP_CGROUP = no ] || flock 8
+            for ((k = PPID; k < PPID + 120; k++)); do
+                exec 9> /run/lock/nic-placement.ports.$((k % 120))
+                ! flock --nonblock 9 || break
+            done
+            echo $((20000 + k % 120 * 100)); read -r _; "$0" down > /dev/null 2>&1"#;
+        let mut guard = Command::new("setsid")
+            .args(["bash", "-c", GUARD])
             .arg(site.repository.join("tests/slurm/cluster.sh"))
             .envs(knobs.clone())
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .map_err(|e| format!("`setsid`: {e}"))?;
+        let mut port = String::new();
+        let said = BufReader::new(guard.stdout.take().expect("a pipe")).read_line(&mut port);
+        said.map_err(|e| e.to_string())?;
+        knobs.push(("NICP_PORT", port.trim().to_string()));
         let bed = Bed {
             site,
             knobs,

@@ -38,7 +38,7 @@ HOOKS | use nic_placement_core::config::releases; ¦ pub extern "C" fn f() -> li
 TOOL | use nic_placement_formats::import; |
 TOOL | use slurm_spank::SpankHandle; | only the plugin names `slurm_spank`
 POLICY | fn f() { unused(libc::getpid()) } | call `libc`
-TASK | use libc::c_int; ¦ use libc as c; | call `libc`
+TASK | use libc::c_int; ¦ use libc as c; ¦ use libc::*; | call `libc`
 TASK | use libc::{EINVAL, O_CLOEXEC}; fn f() -> i32 { libc::ENOENT } |
 TASK | fn f() { File::open(x); } | open files
 CONFIG | use std::{fmt, fs}; ¦ fn f() { std::fs::read(x); } | open files

@@ -1,13 +1,13 @@
 //! A card whose firmware does not answer, on a real kernel: a process that reads the node waits for it and cannot be ended;
 //! a step with the node file does not notice.
 
-use super::guest::{cannot, skipped};
+use super::guest::{cannot, skipped, tool};
 use super::harness;
 use super::testing::boot::{Boot, here, unwanted};
 use nic_placement_core::topology::{PortState, Provenance};
 use nic_placement_node::cache;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The output of sick.sh, and its folder; `None` where there can be no guest.
 fn played() -> Option<(String, PathBuf)> {
@@ -15,8 +15,7 @@ fn played() -> Option<(String, PathBuf)> {
         skipped(&reason);
         return None;
     }
-    let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let also = [tool, harness::host()?, &harness::plugin()];
+    let also = [harness::host()?, &tool(), &harness::plugin()];
     let also = also.map(|file| file.to_str().expect("a path in UTF-8").to_string());
     let boot = Boot {
         also: also.join(":"),
