@@ -203,8 +203,13 @@ impl<'w> Bed<'w> {
 
     /// Runs a shell command on the cluster; `$report` in it is the task that reports.
     pub fn run(&self, command: &str) -> Ran {
+        self.run_within("60", command)
+    }
+
+    /// Runs one that may take so many seconds.
+    pub fn run_within(&self, seconds: &str, command: &str) -> Ran {
         let mut process = self.program("timeout");
-        process.args(["--kill-after=5", "60", "bash", "-c", command]);
+        process.args(["--kill-after=5", seconds, "bash", "-c", command]);
         // not to pipes: a process that outlives the time limit would hold them open
         let [out, err] = ["stdout", "stderr"].map(|name| self.dir.join(name));
         process.stdout(fs::File::create(&out).expect("a file"));

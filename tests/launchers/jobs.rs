@@ -229,6 +229,10 @@ impl Job {
         let script = format!("export {variables} {library}\n{command}\necho ended: $?\n");
         let flag = if option { "--nic-placement" } else { "" };
         let options = format!("-N2 --ntasks-per-node=8 -c14 --gres=gpu:8 {flag}");
-        bed.run(&bed.submit(&options, &format!("#!/bin/bash\n{script}")))
+        // Ray starts ten processes on each node, torch is 0.2 GB: minutes on a busy machine
+        bed.run_within(
+            "300",
+            &bed.submit(&options, &format!("#!/bin/bash\n{script}")),
+        )
     }
 }
