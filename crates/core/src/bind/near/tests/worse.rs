@@ -234,12 +234,29 @@ fn any_step() -> impl Strategy<Value = Played> {
     })
 }
 
+/// Sets the distances between the nodes of a socket, and between those of two.
+fn put_apart(node: &mut Topology, same_socket: u32, other_socket: u32) {
+    let all = node
+        .numa_nodes
+        .iter_mut()
+        .flat_map(|numa| &mut numa.distances);
+    all.for_each(|distance| {
+        *distance = match *distance {
+            10 => 10,
+            12 => same_socket,
+            _ => other_socket,
+        }
+    });
+}
+
 fn any_masks() -> impl Strategy<Value = Played> {
     let shape = (
         1u32..3,
         prop_oneof![Just(1u32), Just(2), Just(4)],
         1u32..5,
         1usize..9,
+        // firmware may give any
+        prop::option::of((11u32..24, 1u32..10)),
     );
     let how = (
         0usize..3,
@@ -250,8 +267,14 @@ fn any_masks() -> impl Strategy<Value = Played> {
         prop::option::of(1u32..3),
     );
     (shape, how).prop_map(
-        |((sockets, nodes, cores, tasks), (kind, held, rule, cpus_per_task, gpus, counted))| {
-            let topology = machine(sockets, nodes, cores, 8);
+        |(
+            (sockets, nodes, cores, tasks, distances),
+            (kind, held, rule, cpus_per_task, gpus, counted),
+        )| {
+            let mut topology = machine(sockets, nodes, cores, 8);
+            if let Some((same_socket, farther)) = distances {
+                put_apart(&mut topology, same_socket, same_socket + farther);
+            }
             // the CPUs that other jobs left
             let free: Vec<u32> = topology
                 .cpus()
@@ -324,6 +347,20 @@ fn under_bind_core_no_task_comes_farther_from_its_gpu_though_no_cpu_is_near() {
         assert_no_worse(&played.with(|played| {
             (played.rule, played.bind) = (per_task(), Bind::Core);
         }));
+    }
+}
+
+#[test]
+fn a_task_stays_where_the_step_s_cpus_on_its_gpu_s_socket_are_farther_on_average() {
+    // task 0 has one CPU on its GPU's node and one on the other socket; the step's other CPUs on
+    // its socket are on two more nodes: 16.5 and 17.3, 18 and 18, 21 and 11.3 from its GPU
+    for (same_socket, other_socket, cpus) in
+        [(21, 23, "0,7"), (22, 26, "0,9-10"), (12, 32, "0,9-10")]
+    {
+        let mut node = machine(2, 4, 1, 8);
+        put_apart(&mut node, same_socket, other_socket);
+        let played = mapped(node, ["0,7", "0,7,9-10"], [0, 1]).asking(2);
+        assert_eq!(played.lists(), [cpus, "0,7,9-10"]);
     }
 }
 
