@@ -1,7 +1,7 @@
 //! The plan as versioned JSON, for programs.
 #![warn(missing_docs)]
 
-use crate::explain::explain;
+use crate::explain::pairs;
 use crate::judge::uses::Use;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;
@@ -60,7 +60,7 @@ pub fn explanation(plan: &Plan, gpus: &[GpuIndex]) -> String {
         with(
             gpu_of(plan, gpu),
             json!({
-                "pairs": explain(plan, gpu),
+                "pairs": pairs(&plan.node, &plan.map, &plan.wish, gpu),
                 "fails": plan.is_strict() && !shortfalls.is_empty(),
                 "shortfalls": shortfalls,
             }),
@@ -88,7 +88,7 @@ pub fn plan(plan: &Plan, tasks: Value, diagnostics: &[Diagnostic]) -> String {
                 "numa_node": placement.numa_node,
                 "nics": nics.collect::<Value>(),
                 "reason": placement.reason,
-                "pairs": explain(plan, gpu),
+                "pairs": pairs(&plan.node, &plan.map, &plan.wish, gpu),
             }),
         )
     });

@@ -4,16 +4,15 @@
 //! moved there, in the first respect that the solver compares.  Under the other policies it names the rule that leaves the
 //! NIC out.
 
-use nic_placement_core::placement::{RailIndex, RailUse};
-use nic_placement_core::plan::Plan;
+use nic_placement_core::placement::{NodePlacement, RailIndex, RailUse};
 use nic_placement_core::policy::explain::loss;
 use nic_placement_core::policy::{Paths, RailSet};
-use nic_placement_core::topology::{GpuIndex, PathType};
-use nic_placement_core::wish::Policy;
+use nic_placement_core::topology::{GpuIndex, PathType, Topology};
+use nic_placement_core::wish::{Policy, Wish};
 use serde::Serialize;
 
 /// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Pair {
     #[serde(rename = "name")]
     pub nic: String,
@@ -44,14 +43,13 @@ pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
 ];
 
 /// Its own NICs, then the others in rail order, then those that may not be chosen.
-pub fn explain(plan: &Plan, gpu: GpuIndex) -> Vec<Pair> {
-    let (node, map) = (&*plan.node, &plan.map);
+pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
     let rails_of: Vec<RailSet> = map
         .gpus
         .iter()
         .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
         .collect();
-    let ways = Paths::for_answer(node, &map.rails, &plan.wish.admin.through, &rails_of);
+    let ways = Paths::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let own = &map.gpu(gpu).choices;
     let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);
     let mut answer = ways.answer(rails_of);

@@ -9,7 +9,6 @@ pub(crate) mod ladder;
 mod links;
 #[cfg(test)]
 #[path = "../../../launch/src/explain.rs"]
-#[allow(dead_code, reason = "the trait is of launch")]
 mod pairs;
 mod parts;
 mod paths;

@@ -16,7 +16,9 @@ pub(super) fn explain(
     diagnostics: &[Diagnostic],
     page: &mut Page,
 ) -> Result<(), Failure> {
-    let explained = gpus.iter().map(|&gpu| (gpu, explain::explain(plan, gpu)));
+    let explained = gpus
+        .iter()
+        .map(|&gpu| (gpu, explain::pairs(&plan.node, &plan.map, &plan.wish, gpu)));
     let explained: Vec<(GpuIndex, Vec<Pair>)> = explained.collect();
     let lack = |gpu: &GpuIndex| (gpu.0 as u32, answers::shortfalls_of(plan, *gpu));
     let lacking: shortfalls::Shortfalls = gpus.iter().map(lack).collect();
