@@ -9,6 +9,7 @@ pub(crate) mod ladder;
 mod links;
 #[cfg(test)]
 #[path = "../../../launch/src/explain.rs"]
+#[allow(dead_code, reason = "a table is the tool's")]
 mod pairs;
 mod parts;
 mod paths;
