@@ -126,23 +126,24 @@ pub fn describe(
         let written = format!("a node file, written {}", node.stamp.time);
         return Ok((node.topology, vec![Diagnostic::new(name, written)]));
     }
-    let text = text_of(bytes)?.trim_start();
+    let text = text_of(bytes)?;
+    let start = text.trim_start();
     // as in a matrix' `GPU0`: prose has the word alone
     let has_number = |word: &str| {
         let mut after = text.split(word).skip(1);
         after.any(|after| after.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let read = if text.starts_with('{') {
+    let read = if start.starts_with('{') {
         let node = file::from_json(text, from).map_err(|bad| bad.to_string())?;
         return Ok((node, Vec::new()));
-    } else if text.starts_with('<') && text.contains("<topology") {
+    } else if start.starts_with('<') && text.contains("<topology") {
         import::hwloc::read(text, from)
-    } else if text.starts_with('<') {
+    } else if start.starts_with('<') {
         import::nccl::read(text, from)
     } else if import::smi::amd::is_one(text) || has_number("GPU") || has_number("NIC") {
         import::smi::read(text, from)
     } else {
-        let line = text.lines().next().unwrap_or_default();
+        let line = start.lines().next().unwrap_or_default();
         return Err(format!(
             "it begins with `{}`; expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or NCCL, or the \
              text of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`",
@@ -163,8 +164,10 @@ fn captured(bytes: &[u8]) -> Option<Result<Manifest, String>> {
     let read = if archive::is_tar(bytes) {
         archive::read(bytes)
     } else {
-        let text = text_of(bytes).ok()?.trim_start();
-        text.starts_with(manifest::HEADER)
+        let text = text_of(bytes).ok()?;
+        let start = text.trim_start();
+        start
+            .starts_with(manifest::HEADER)
             .then(|| manifest::parse(text))?
     };
     Some(read.map_err(|bad| bad.to_string()))

@@ -282,7 +282,8 @@ impl<'d> Objects<'d> {
         Ok(())
     }
 
-    /// `<distances2 type= name= kind= indexing=>` with the numbers of the NUMA nodes, and their distances row after row.
+    /// `<distances2 type= name= kind=>` with the numbers of the NUMA nodes, the kernel's for this type
+    /// (`HWLOC_DIST_TYPE_USE_OS_INDEX` of hwloc's include/private/private.h), and their distances row after row.
     fn distances(&self, node: &mut Topology) -> Result<(), String> {
         let is_used = |element: &Node| {
             let kind = element.attribute("kind").and_then(|kind| kind.parse().ok());
@@ -291,7 +292,8 @@ impl<'d> Objects<'d> {
                 Some(name) => name == "NUMALatency",
                 None => kind.unwrap_or(0) & MEANS_LATENCY != 0,
             };
-            element.attribute("type") == Some("NUMANode") && is_latency
+            let is_of_nodes = element.attribute("type") == Some("NUMANode");
+            is_of_nodes && is_latency && element.attribute("indexing") != Some("gp")
         };
         let Some(element) = children(self.root, "distances2").find(is_used) else {
             return Ok(());
@@ -305,21 +307,8 @@ impl<'d> Objects<'d> {
             texts.flat_map(str::split_whitespace).map(read).collect()
         };
         let (nodes, values) = (numbers("indexes")?, numbers("u64values")?);
-        // hwloc's own numbers, or the kernel's
-        let field = match element.attribute("indexing") {
-            Some("gp") => "gp_index",
-            _ => "os_index",
-        };
-        let of = |object: &Object, field| number(object.attribute(field)?);
-        let known = self.of("NUMANode");
-        let known: BTreeMap<Option<u32>, Option<u32>> = known
-            .map(|object| (of(object, "os_index"), of(object, field)))
-            .collect();
-        let place = |os_index: u32| {
-            let number = known.get(&Some(os_index)).copied().flatten();
-            nodes.iter().position(|node| Some(*node) == number)
-        };
         let count = node.numa_nodes.len();
+        let place = |os_index: u32| nodes.iter().position(|node| *node == os_index);
         let order = node.numa_nodes.iter().map(|node| place(node.os_index));
         let is_whole = nodes.len() == count && values.len() == count * count;
         let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole);

@@ -339,7 +339,9 @@ impl<'a> Reader<'a> {
                 .split('+')
                 .collect();
             let rate = net.attribute("speed").and_then(values::mbps);
-            let rate = rate.map(|rate| rate / names.len() as u64);
+            let rate = rate
+                .map(|rate| rate / names.len() as u64)
+                .filter(|rate| *rate > 0);
             for name in &names {
                 let Some(nic) = self.named(name, address, vendor, kind) else {
                     self.to.note(

@@ -65,8 +65,10 @@ pub(super) fn read<'f>(file: &'f Objects<'f>, to: &mut Imported) -> Result<()> {
     for (&(device, _), devices) in &cards {
         let function = device.and_then(|device| bus.functions.get(&device));
         for (name, nic) in bus.nics(devices, function) {
-            match nic {
-                Some(nic) if device.is_none() || function.is_some() => {
+            let problem = match nic {
+                None => "a name that no library's variable could hold: left out",
+                Some(_) if device.is_some() && function.is_none() => "on no network card: left out",
+                Some(nic) => {
                     if let Some(device) = device {
                         bus.add(device, to)?;
                     }
@@ -75,12 +77,10 @@ pub(super) fn read<'f>(file: &'f Objects<'f>, to: &mut Imported) -> Result<()> {
                         unknown.push(name);
                     }
                     to.topology.nics.push(nic);
+                    continue;
                 }
-                _ => to.note(
-                    shown(name),
-                    "no NIC that a library's variable could name: left out",
-                ),
-            }
+            };
+            to.note(shown(name), problem);
         }
     }
     if let Some(first) = unknown.first() {
