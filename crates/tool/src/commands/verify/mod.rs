@@ -44,8 +44,8 @@ use std::time::{Duration, Instant};
 /// Without --job, --pid or CMD it looks at the tasks of all steps: root at all users', others at their own. The report on CMD
 /// goes to stderr; of several tasks on a node the first (local id 0) reports on all, as long as its CMD runs.
 ///
-/// Bytes are the whole node's, other jobs' too, and TCP's are counted apart. `no counter`: the driver counts none. A card that
-/// does not answer in 2 seconds is left out.
+/// Bytes are the whole node's, other jobs' too, and TCP's are counted apart. `no counter`: the driver counts none. `no answer`:
+/// the card said nothing for 2 seconds.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ends with, and after CMD as CMD ends:
