@@ -114,14 +114,12 @@ const PAUSES: [Duration; 4] = [
 ];
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {
-    let (job, step) = text
-        .split_once('.')
-        .map_or((text, None), |(job, step)| (job, Some(step)));
-    let number = |text: &str| {
-        text.parse()
-            .map_err(|_| "expected a job as 1234, or a step as 1234.0".to_string())
+    let (job, step) = match text.split_once('.') {
+        Some((job, step)) => (job.parse(), step.parse().map(Some)),
+        None => (text.parse(), Ok(None)),
     };
-    Ok((number(job)?, step.map(number).transpose()?))
+    let both = job.ok().zip(step.ok());
+    both.ok_or("expected a job as 1234, or a step as 1234.0".to_string())
 }
 
 pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failure> {
