@@ -2,7 +2,7 @@
 //!
 //! A counter that cannot tell has a [`NoFigure`], which is no zero.
 
-use super::counters::{Count, Sample};
+use super::counters::{Count, PortCounts, Sample};
 use super::verify::{Node, TaskVerdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,27 +181,27 @@ impl Traffic {
 fn nic(name: String, readings: &Readings, plan: &PlannedNics) -> NicTraffic {
     let device = name.split(':').next().unwrap_or_default();
     let (before, after) = (readings.before.get(&name), readings.after.get(&name));
-    let (rdma, interface) = match (before, after) {
-        (Some(before), Some(after)) => (
-            between(&before.rdma, &after.rdma),
-            between(&before.interface, &after.interface),
-        ),
-        _ => {
-            let why = match readings.silent.contains(device) {
-                true => NoFigure::NoAnswer,
-                false => NoFigure::CameOrWent,
-            };
-            (Figure::Missing(why), Figure::Missing(why))
-        }
+    let missing = match readings.silent.contains(device) {
+        true => NoFigure::NoAnswer,
+        false => NoFigure::CameOrWent,
     };
+    let figure = |of: fn(&PortCounts) -> &Option<Count>| match before.zip(after) {
+        Some((before, after)) => between(of(before), of(after)),
+        None => Figure::Missing(missing),
+    };
+    let interface = figure(|port| &port.interface);
     let port = after.or(before);
     let is_soft = port.is_some_and(|port| port.is_soft);
     let has_interface = port.is_some_and(|port| port.interface.is_some());
     NicTraffic {
         planned_for: plan.get(&name).cloned(),
-        rdma: name
-            .contains(':')
-            .then_some(if is_soft { interface } else { rdma }),
+        rdma: name.contains(':').then(|| {
+            if is_soft {
+                interface
+            } else {
+                figure(|port| &port.rdma)
+            }
+        }),
         tcp: (has_interface && !is_soft).then_some(interface),
         name,
     }

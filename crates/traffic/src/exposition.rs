@@ -3,35 +3,21 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>: each metric has one HELP and one TYPE line, then its
 //! samples.  A value of a label may hold anything; backslash, quote and line end are escaped.
 
-/// A gauge, which goes up and down.
-pub struct Metric {
-    name: &'static str,
-    /// without a backslash
-    help: &'static str,
-    /// none: the metric is not written
-    samples: Vec<MetricSample>,
-}
+/// Labels, and a value.
+type Sample = (Vec<(&'static str, String)>, u64);
 
-pub type MetricSample = (Vec<(&'static str, String)>, u64);
+/// A gauge, which goes up and down: its name, its help without a backslash, and samples; without one it is not written.
+pub struct Metric(&'static str, &'static str, Vec<Sample>);
 
 impl Metric {
-    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
-        Metric {
-            name,
-            help,
-            samples,
-        }
+    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
+        Metric(name, help, samples)
     }
 }
 
 pub fn write(metrics: &[Metric]) -> String {
     let mut out = String::new();
-    for Metric {
-        name,
-        help,
-        samples,
-    } in metrics.iter().filter(|metric| !metric.samples.is_empty())
-    {
+    for Metric(name, help, samples) in metrics.iter().filter(|of| !of.2.is_empty()) {
         out += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
         for (labels, value) in samples {
             let labels = labels.iter().map(|(label, value)| {

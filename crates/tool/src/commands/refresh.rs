@@ -81,11 +81,8 @@ pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure>
         .unwrap_or_else(|| NodeFileUse::default().path.into());
     // before anything is made beside it
     output::check(&place)?;
-    options
-        .textfile
-        .as_deref()
-        .map_or(Ok(()), textfile::check)?;
     let textfile = options.textfile.as_deref();
+    textfile.map_or(Ok(()), textfile::check)?;
     match options.watch {
         true => watch::watch(&place, textfile, Duration::from_secs(options.every.into())),
         false => refresh(&place, textfile),
@@ -118,9 +115,9 @@ fn refresh(place: &Path, textfile: Option<&Path>) -> Result<(), Failure> {
         sys::seconds_since_boot(),
         humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
     )?;
-    diagnostics
-        .iter()
-        .for_each(|diagnostic| super::tell(&diagnostic.to_string()));
+    for diagnostic in diagnostics {
+        super::tell(&diagnostic.to_string());
+    }
     output::write(place, &node_file::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
     let admin = plugstack::admin(None, None, |name| std::env::var_os(name));
@@ -134,10 +131,8 @@ fn refresh(place: &Path, textfile: Option<&Path>) -> Result<(), Failure> {
     for_engines(&plan, maps)?;
     // last: its file system may not answer
     if let Some(textfile) = textfile {
-        output::write(
-            textfile,
-            exposition::write(&textfile::metrics(&plan)).as_bytes(),
-        )?;
+        let text = exposition::write(&textfile::metrics(&plan));
+        output::write(textfile, text.as_bytes())?;
     }
     Ok(())
 }
@@ -154,15 +149,14 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
         Ok(bytes) => !bytes.starts_with(HEADING.as_bytes()),
         Err(unreadable) => !unreadable.problem.is_absent(),
     };
+    if is_anothers && is_needed {
+        super::tell(&format!(
+            "no file for NCCL: `{}` was not written by `refresh`, and stays: remove it to get one",
+            file.display()
+        ));
+    }
     match (is_anothers, is_needed) {
-        (true, false) => Ok(()),
-        (true, true) => {
-            super::tell(&format!(
-                "no file for NCCL: `{}` was not written by `refresh`, and stays: remove it to get one",
-                file.display()
-            ));
-            Ok(())
-        }
+        (true, _) => Ok(()),
         (false, false) => remove(&file),
         (false, true) => {
             let written = nccl::write(topology).map(|text| format!("{HEADING}\n{text}"));

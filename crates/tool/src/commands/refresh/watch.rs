@@ -83,7 +83,7 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     let mut socket = Socket::new(protocol)?;
     socket.bind(&SocketAddr::new(0, 0))?;
     socket.add_membership(group)?;
-    threads::start(move || {
+    threads::started(move || {
         let mut message = Vec::with_capacity(8192);
         loop {
             message.clear();
@@ -99,7 +99,8 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
                 return;
             }
         }
-    })
+    });
+    Ok(())
 }
 
 /// False if it failed.

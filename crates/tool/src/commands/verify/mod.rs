@@ -44,8 +44,8 @@ use std::time::{Duration, Instant};
 /// Without --job, --pid or CMD it looks at the tasks of all steps: root at all users', others at their own. The report on CMD
 /// goes to stderr; of several tasks on a node the first (local id 0) reports on all, as long as its CMD runs.
 ///
-/// Bytes are the whole node's, other jobs' too, and TCP's are counted apart. `no counter`: the driver counts none. A card that
-/// does not answer in 2 seconds is left out.
+/// Bytes are the whole node's, other jobs' too, and TCP's are counted apart. `no counter`: the driver counts none. `no answer`:
+/// the card said nothing for 2 seconds.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ends with, and after CMD as CMD ends:
@@ -114,14 +114,12 @@ const PAUSES: [Duration; 4] = [
 ];
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {
-    let (job, step) = text
-        .split_once('.')
-        .map_or((text, None), |(job, step)| (job, Some(step)));
-    let number = |text: &str| {
-        text.parse()
-            .map_err(|_| "expected a job as 1234, or a step as 1234.0".to_string())
+    let (job, step) = match text.split_once('.') {
+        Some((job, step)) => (job.parse(), step.parse().map(Some)),
+        None => (text.parse(), Ok(None)),
     };
-    Ok((number(job)?, step.map(number).transpose()?))
+    let both = job.ok().zip(step.ok());
+    both.ok_or("expected a job as 1234, or a step as 1234.0".to_string())
 }
 
 pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failure> {
