@@ -145,10 +145,13 @@ test-libraries:
 	tests/exec/install.sh
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
-	$(CARGO) build --locked -p nic-placement --features panic-in-hooks
+	$(as_tests) --features nic-placement/panic-in-hooks
 	install -D $(target)/debug/libnic_placement.so target/panic/debug/libnic_placement.so
-	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
+	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(as_tests)
 	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
+
+# with one of the tests, for which cargo chooses the features of serde, syn and others as for all: what they share is built once
+as_tests = $(CARGO) build --locked --lib --test architecture
 
 libraries = NIC_PLACEMENT_SO=$(abspath $(target)/release/libnic_placement.so) \
 	NIC_PLACEMENT_STAMPED_SO=$(abspath target/stamped/libnic_placement.so)

@@ -336,154 +336,102 @@ mod tests {
         list.iter().copied().collect()
     }
 
-    fn range(from: u32, to: u32) -> Set {
-        (from..to).collect()
+    /// `0-3 4,5`: a set for each word.
+    fn masks(words: &str) -> Vec<Set> {
+        let range = |part: &str| {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            from.parse().unwrap()..=to.parse::<u32>().unwrap()
+        };
+        let mask = |word: &str| word.split(',').flat_map(range).collect();
+        words.split(' ').map(mask).collect()
     }
 
     /// Two NUMA nodes of four cores of two threads.
     fn machine() -> Machine {
+        let numa = ["0-3,8-11", "4-7,12-15"].map(|cpus| masks(cpus).remove(0));
         Machine {
             cores: (0..8).map(|core| set(&[core, core + 8])).collect(),
-            numa: (0..2)
-                .map(|node| {
-                    (
-                        node,
-                        (4 * node..4 * node + 4)
-                            .flat_map(|cpu| [cpu, cpu + 8])
-                            .collect(),
-                    )
-                })
-                .collect(),
+            numa: (0..2).zip(numa).collect(),
             distances: BTreeMap::new(),
         }
     }
 
-    fn tasks(masks: &[Set]) -> Vec<Task> {
-        masks
-            .iter()
-            .map(|cpus| Task {
-                cpus: cpus.clone(),
-                memory: Memory::Local,
-            })
-            .collect()
+    fn tasks(words: &str) -> Vec<Task> {
+        let memory = || Memory::Local;
+        let task = |cpus| Task {
+            cpus,
+            memory: memory(),
+        };
+        masks(words).into_iter().map(task).collect()
     }
 
-    fn judged(without: &[Set], with: &[Set], change: impl Fn(&mut Step)) -> Vec<String> {
+    fn judged(without: &str, with: &str, change: impl Fn(&mut Step)) -> String {
+        let (without, with) = (tasks(without), tasks(with));
         let mut step = Step {
-            without: tasks(without),
-            with: tasks(with),
+            without,
+            with,
             ..Step::default()
         };
         change(&mut step);
-        worse(&machine(), &step)
-    }
-
-    fn close(found: Vec<f64>, expected: &[f64]) {
-        let is_close = found
-            .iter()
-            .zip(expected)
-            .all(|(one, other)| (one - other).abs() < 1e-6);
-        assert!(
-            found.len() == expected.len() && is_close,
-            "{found:?} is not {expected:?}"
-        );
+        worse(&machine(), &step).join("; ")
     }
 
     #[test]
     fn a_share_is_what_a_task_has_when_all_run() {
-        close(shares(&[range(0, 4), range(4, 6)]), &[4.0, 2.0]);
-        close(
-            shares(&[range(0, 6), range(0, 6), range(0, 6), range(0, 6)]),
-            &[1.5; 4],
-        );
-        // two share two, the third has the rest of its mask for itself
-        close(
-            shares(&[range(0, 2), range(0, 2), range(0, 6)]),
-            &[1.0, 1.0, 4.0],
-        );
-        close(
-            shares(&[range(0, 3), range(1, 4), range(2, 6)]),
-            &[2.0, 2.0, 2.0],
-        );
-        close(shares(&[range(0, 0), range(0, 2)]), &[0.0, 2.0]);
-        close(
-            shares(&[range(0, 4), range(0, 4), range(3, 4)]),
-            &[1.5, 1.5, 1.0],
-        );
+        // two of the third row share two, the third has the rest of its mask for itself
+        for (words, expected) in [
+            ("0-3 4-5", &[4.0, 2.0][..]),
+            ("0-5 0-5 0-5 0-5", &[1.5; 4]),
+            ("0-1 0-1 0-5", &[1.0, 1.0, 4.0]),
+            ("0-2 1-3 2-5", &[2.0; 3]),
+            ("0-3 0-3 3", &[1.5, 1.5, 1.0]),
+        ] {
+            let found = shares(&masks(words));
+            let mut pairs = found.iter().zip(expected);
+            let is_close = pairs.all(|(one, other)| (one - other).abs() < 1e-6);
+            assert!(found.len() == expected.len() && is_close, "{found:?}");
+        }
+        assert_eq!(shares(&[set(&[]), set(&[0, 1])]), [0.0, 2.0]);
     }
 
     #[test]
-    fn the_same_is_not_worse_and_less_is() {
-        let own = [range(0, 2), range(2, 4)];
-        assert!(judged(&own, &own, |_| ()).is_empty());
-        let stacked = judged(&own, &[range(0, 2), range(0, 2)], |_| ());
-        assert!(
-            stacked
-                .iter()
-                .any(|line| line.contains("share of 1.00 CPUs where it had 2.00")),
-            "{stacked:?}"
-        );
-        assert!(
-            judged(&own, &[range(0, 2), range(0, 2)], |step| step
-                .gives_up_share =
-                true)
-            .is_empty()
-        );
-        let gift = [range(0, 4), range(0, 4)];
-        assert!(
-            judged(&gift, &own, |step| step.asked = Some(1)).is_empty(),
-            "two of two asked-for remain"
-        );
-    }
-
-    #[test]
-    fn two_threads_of_one_core_are_less_than_two_cores() {
-        let found = judged(
-            &[range(0, 2), range(2, 4)],
-            &[set(&[0, 8]), set(&[1, 9])],
-            |_| (),
-        );
-        assert!(found.iter().any(|line| line.contains("cores")), "{found:?}");
-    }
-
-    #[test]
-    fn cpus_of_others_and_far_cpus_are_worse() {
-        assert!(
-            !judged(&[range(0, 2)], &[range(1, 3)], |_| ()).is_empty(),
-            "beyond the step's"
-        );
-        let foreign = judged(&[range(0, 8)], &[range(0, 4)], |step| {
-            step.foreign = range(0, 4);
+    fn what_is_less_or_of_others_or_farther_is_worse_and_the_same_is_not() {
+        let (own, stacked) = ("0-1 2-3", "0-1 0-1");
+        let nothing = |_: &mut Step| ();
+        assert_eq!(judged(own, own, nothing), "");
+        let less = "share of 1.00 CPUs where it had 2.00";
+        assert!(judged(own, stacked, nothing).contains(less));
+        assert_eq!(judged(own, stacked, |step| step.gives_up_share = true), "");
+        // two of two that were asked for remain
+        assert_eq!(judged("0-3 0-3", own, |step| step.asked = Some(1)), "");
+        // two threads of one core are less than two cores
+        assert!(judged(own, "0,8 1,9", nothing).contains("cores"));
+        assert_ne!(judged("0-1", "1-2", nothing), "");
+        let foreign = judged("0-7", "0-3", |step| {
+            step.foreign = (0..4).collect();
             step.gives_up_share = true;
         });
-        assert!(foreign[0].contains("other jobs"), "{foreign:?}");
+        assert!(foreign.contains("other jobs"), "{foreign}");
         let far = |home: u32| {
-            judged(
-                &[range(0, 4), range(4, 8)],
-                &[range(4, 8), range(0, 4)],
-                |step| {
-                    step.homes = vec![set(&[home]), set(&[1 - home])];
-                },
-            )
+            judged("0-3 4-7", "4-7 0-3", |step| {
+                step.homes = vec![set(&[home]), set(&[1 - home])];
+            })
         };
-        assert!(
-            far(0).len() == 2 && far(0)[0].contains("farther from its GPU"),
-            "{:?}",
-            far(0)
-        );
-        assert!(far(1).is_empty());
+        assert_eq!(far(0).matches("farther from its GPU").count(), 2);
+        assert_eq!(far(1), "");
     }
 
     #[test]
     fn memory_that_is_fenced_away_from_the_cpus_is_worse() {
         let fenced = |without: Memory, nodes: u32| {
-            judged(&[range(0, 4)], &[range(0, 4)], |step| {
+            judged("0-3", "0-3", |step| {
                 step.without[0].memory = without.clone();
                 step.with[0].memory = Memory::Bound(set(&[nodes]));
             })
         };
-        assert!(fenced(Memory::Local, 1)[0].contains("fenced"));
-        assert!(fenced(Memory::Local, 0).is_empty());
-        assert!(fenced(Memory::Bound(set(&[1])), 1).is_empty(), "as it was");
+        assert!(fenced(Memory::Local, 1).contains("fenced"));
+        assert_eq!(fenced(Memory::Local, 0), "");
+        // as it was
+        assert_eq!(fenced(Memory::Bound(set(&[1])), 1), "");
     }
 }

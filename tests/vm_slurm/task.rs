@@ -22,7 +22,7 @@ const VARIABLES: [&str; 10] = [
 ];
 
 /// Memory that is touched unless an argument says otherwise.
-const MEGABYTES: usize = 8;
+const MEGABYTES: usize = 2;
 
 /// `megabytes=N`; `until=FILE` ends only when that file is there.
 pub fn run(arguments: &[String]) {
