@@ -4,7 +4,7 @@
 //! ```text
 //! make test-arm                                  makes the packages and runs all of this
 //! ARM=4k cargo test --test vm_arm -- cpuset      cases with that word in their name; what was packed before
-//! ARM=16k cargo test --test vm_arm               a kernel with pages of 16 KiB
+//! ARM=16k cargo test --test vm_arm               a kernel with pages of 16 KiB, or of 64
 //! ```
 //!
 //! Needs Debian on amd64, two compilers and the packages (tests/vm_arm/install.sh, `make deb arch=aarch64`).  Without ARM= it
@@ -83,13 +83,13 @@ fn lines(commands: &str) -> String {
     commands.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// 4k or 16k, if the guest is wanted.
+/// 4k, 16k or 64k, if the guest is wanted.
 fn pages() -> Option<String> {
     std::env::var("ARM").ok()
 }
 
 fn boot() -> Result<Guest, Unfit> {
-    let pages = pages().ok_or(Unfit::Skip("ARM=4k or ARM=16k boots one".into()))?;
+    let pages = pages().ok_or(Unfit::Skip("ARM=4k, 16k or 64k boots one".into()))?;
     let package = |name: &str| {
         let version = env!("CARGO_PKG_VERSION");
         let file = here().join(format!("target/packages/{name}_{version}-1_arm64.deb"));
@@ -212,13 +212,17 @@ fn a_node_like_grace_is_read_as_its_kernel_has_it() {
     assert!(ids.len() == 2 && ids[0] > 1, "{ids:?}");
     let packages: Vec<_> = node.numa_nodes.iter().map(|node| node.package).collect();
     assert_eq!(packages, [Some(ids[0]), Some(ids[1]), None, None]);
+    assert_eq!(guest.answer("possible").trim(), "0-5");
     // no SMT, and no L3
     let cores: BTreeSet<_> = node.pus.iter().map(|pu| (pu.package, pu.core)).collect();
     assert_eq!((node.pus.len(), cores.len()), (4, 4), "{cores:?}");
     assert_eq!(guest.answer("third-cache"), "");
     let gpus: Vec<u32> = node.gpus.iter().map(|gpu| gpu.address.domain).collect();
     let nics = node.nics.iter().map(|nic| nic.address.unwrap().domain);
-    assert_eq!((gpus, nics.collect()), (vec![1, 2, 5, 6], vec![3, 4, 7, 8]));
+    assert_eq!(
+        (gpus, nics.collect()),
+        (vec![1, 2, 5, 6], vec![3, 4, 7, 0xffff])
+    );
     let shown = guest.answer("show");
     assert!(shown.contains("no CPUs: memory only"), "{shown}");
 }

@@ -1,4 +1,5 @@
-"""Makes each root complex that qemu plays for aarch64 a PCI domain of its own, as Grace has them: 0001 and on.
+"""Makes each root complex that qemu plays for aarch64 a PCI domain of its own, as Grace has them: 0001 and on, and the last ffff,
+beyond which none is: the kernel takes 16 bits of a _SEG (drivers/acpi/pci_root.c of 6.1, acpi_pci_root_add).
 
 domains.py TABLES OUT ROOT-BUS...
 
@@ -21,10 +22,10 @@ def table(name):
 dsdt, mcfg, iort = table("DSDT"), table("MCFG"), table("IORT")
 if (len(mcfg), len(iort)) != (60, 128):
     sys.exit(f"domains.py: MCFG of {len(mcfg)} bytes and IORT of {len(iort)}: written for 60 and 128")
-for segment, bus in enumerate(map(int, buses), 1):
+for segment, bus in zip([*range(1, len(buses)), 0xFFFF], map(int, buses)):
     # the root's _STR, 31 bytes of AML, becomes Name(_SEG, segment) and a buffer that nobody reads
     at = dsdt.index(b"_STR\x11", dsdt.index(b"PC%02X" % bus)) - 1
-    new = b"\x08_SEG\x0a" + bytes([segment]) + b"\x08XPAD\x11\x12\x0a\x0f" + bytes(15)
+    new = b"\x08_SEG\x0b" + struct.pack("<H", segment) + b"\x08XPAD\x11\x11\x0a\x0e" + bytes(14)
     if dsdt[at + 6] != 31 - 6 or len(new) != 31:
         sys.exit(f"domains.py: an unknown _STR of bus {bus}: {dsdt[at:at + 31]}")
     dsdt[at:at + 31] = new

@@ -12,6 +12,9 @@ with=$2
 task=/guest/task
 export task PATH=/usr/bin:/usr/sbin:/bin:/sbin
 
+# these stay possible, in the masks and in /sys
+for cpu in 4 5; do echo 0 > /sys/devices/system/cpu/cpu$cpu/online; done
+cp /sys/devices/system/cpu/possible .
 . /guest/each.sh
 sh /guest/gpus.sh
 nics
