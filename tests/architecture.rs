@@ -58,7 +58,7 @@ fleet::fabric fleet::audit topology
 fleet::trial topology
 fleet fleet::doctor sys node topology
 traffic gpus libraries placement step topology
-tool launch launch::judge formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit
+tool launch launch::judge formats formats::file formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit
 tool fleet::doctor fleet::fabric fleet::trial traffic process program sys core node topology
 capi launch launch::judge process sys core node topology
 core topology

@@ -88,7 +88,10 @@ fn what_was_probably_meant_is_told() {
         ),
         ("top", ["is gone:", "`nic-placement verify --watch"]),
         ("help top", ["is gone:", "`nic-placement verify --watch"]),
-        ("verify sleep 1", ["unexpected argument `sleep`", "--help"]),
+        (
+            "verify sleep 1",
+            ["unexpected argument `sleep`", "[-- <CMD>...]"],
+        ),
         ("exec true", ["<CMD>", "exec <WORDS> -- <CMD>"]),
         (
             "plan --machine gh200 --words closet",
@@ -96,7 +99,10 @@ fn what_was_probably_meant_is_told() {
         ),
         (
             "plan --machine gh300",
-            ["`--machine gh300`", "`nic-placement machines` lists all"],
+            [
+                "`gh300` for `--machine",
+                "`nic-placement machines` lists all",
+            ],
         ),
         ("refresh --textfile x", ["`--textfile x`", ".prom"]),
         ("chek", ["`chek`", "similar subcommand exists: `check`"]),
