@@ -142,14 +142,12 @@ pub(super) fn of(report: &Report) -> Result<(String, Inventory, Facts), String> 
             Some(finding.text.clone()),
         );
     }
-    let mut texts = facts
+    let is_long = |text: &String| text.len() > MAX_TEXT;
+    if facts
         .iter()
-        .flat_map(|(key, value)| [&key.subject, &key.what, value]);
-    let long = texts.find(|text| text.len() > MAX_TEXT);
-    drop(texts);
-    if let Some(long) = long {
-        let begin = Shown::word(long, 40);
-        return Err(format!("`{begin}…` has more than {MAX_TEXT} bytes"));
+        .any(|(key, value)| is_long(&key.subject) || is_long(&key.what) || is_long(value))
+    {
+        return Err(format!("a text of it has more than {MAX_TEXT} bytes"));
     }
     let inventory = Inventory {
         machine: report.machine.clone(),

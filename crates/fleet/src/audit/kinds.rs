@@ -40,8 +40,6 @@ pub struct NodeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
     pub nodes: String,
-    #[serde(skip)]
-    pub hosts: Vec<String>,
     pub count: usize,
     pub differences: Vec<Difference>,
 }
@@ -147,7 +145,6 @@ impl Audit {
             .into_iter()
             .map(|(differences, nodes)| Differing {
                 count: nodes.len(),
-                hosts: nodes.iter().map(ToString::to_string).collect(),
                 nodes: compressed(nodes),
                 differences,
             })

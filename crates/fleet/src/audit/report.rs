@@ -29,12 +29,10 @@ pub struct Report {
     /// versions of `kernel`, `BIOS`, modules, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// `default=` and `rollout=` for steps that do not ask, the nearest last; absent where no line
+    /// `default=` and `rollout=` for steps that do not ask, the nearest last; `null` where no line
     /// loads the plugin
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub processor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
     pub numa_nodes: Vec<NumaReport>,
@@ -104,9 +102,7 @@ pub struct GpuReport {
     pub address: Option<String>,
     /// the driver's name for it, else PCI vendor and device
     pub model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_instances: Option<u32>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
@@ -126,16 +122,13 @@ pub struct NicReport {
     pub address: Option<String>,
     pub model: Option<String>,
     /// the maker's name for the card (`board_id`), such as `MT_0000000838`
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
     /// the device's GUID (`node_guid`), as the kernel writes it: `b859:9f03:00d4:1a2e`
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     pub ports: Vec<PortReport>,
 }
@@ -156,15 +149,11 @@ pub struct PortReport {
     /// Mbit/s
     pub rate_mbps: Option<u64>,
     pub link_layer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
     /// the port's GUID in InfiniBand: the second half of its first GID
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// the other end of its cable, by the node's agent of LLDP
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour: Option<NeighbourReport>,
 }
 

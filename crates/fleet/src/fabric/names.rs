@@ -53,13 +53,6 @@ impl Cabling {
     }
 }
 
-/// A GUID as 16 digits; `None` for zeros.
-fn plain_guid(guid: &str) -> Option<String> {
-    let digits = guid.trim_start_matches("0x").replace(':', "");
-    let is_told = digits.contains(|digit| digit != '0');
-    is_told.then(|| digits.to_ascii_lowercase())
-}
-
 /// The ports of a node that the sources list, in the node's order.
 pub(super) struct NodeCables<'a> {
     pub(super) name: &'a str,
@@ -88,9 +81,8 @@ pub(super) fn nodes<'a>(
                 let key = (nic.name.as_str(), port.number);
                 // a device's GUID is that of its only port, if the port has none in the report
                 let of_device = nic.guid.as_ref().filter(|_| nic.ports.len() == 1);
-                let guid = port.guid.as_ref().or(of_device);
-                if let Some(guid) = guid.and_then(|guid| plain_guid(guid)) {
-                    by_guid.insert(guid, (node, key));
+                if let Some(guid) = port.guid.as_ref().or(of_device) {
+                    by_guid.insert(guid.replace(':', ""), (node, key));
                 }
                 if let Some(interface) = &port.interface {
                     by_interface.insert((node, interface), key);

@@ -68,15 +68,6 @@ impl FabricRails {
             "{}: {nics}: the nodes on the same switches do not agree, so it is not known which cables are right",
             list(nodes)
         )));
-        // a login node has no NIC of the fabric
-        let is_silent = |node: &&String| {
-            reports[*node].gpus.iter().any(|gpu| !gpu.nics.is_empty())
-                && !nodes.iter().any(|of| of.name == *node)
-        };
-        let silent = compressed(reports.keys().filter(is_silent).map(String::as_str));
-        if !silent.is_empty() && !nodes.is_empty() {
-            notes.push(format!("no source tells a cable of {silent}"));
-        }
         let reach = reach(cabling, &names, &rails);
         let mut lines = BTreeMap::new();
         for (order, nodes) in &faults.orders {
