@@ -200,7 +200,7 @@ fn nothing_in_a_report_moves_a_terminal_or_makes_a_line_wider_than_a_page() {
         report["nics"][0]["name"] = json!(own);
         report["nics"][0]["firmware"] = json!(own);
         report["nics"][0]["ports"][0]["state"] = json!(own);
-        report["findings"][0] = json!({"level": "wrong", "code": own, "text": own});
+        report["findings"][0] = json!({"level": "fail", "code": own, "text": own});
     }
     reports[0]["host"] = json!(bad);
     reports[1]["version"] = json!(7);

@@ -68,23 +68,24 @@ fn counts(devices: impl Iterator<Item = (String, Option<String>)>) -> Vec<Device
 }
 
 impl Inventory {
-    pub(super) fn devices(&self) -> usize {
-        self.gpus.iter().chain(&self.nics).map(|of| of.count).sum()
+    fn devices(&self) -> impl Iterator<Item = &DeviceCount> {
+        self.gpus.iter().chain(&self.nics)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.devices().map(|of| of.count).sum()
     }
 
     /// Devices that one has and the other lacks: a replaced device counts once.
     pub(super) fn distance(&self, other: &Inventory) -> usize {
-        differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
+        let beyond = |a: &Inventory, b: &Inventory| -> usize {
+            let is =
+                |a: &DeviceCount, b: &DeviceCount| a.model == b.model && a.nearest == b.nearest;
+            let of = |a: &_| b.devices().find(|b| is(a, b)).map_or(0, |b| b.count);
+            a.devices().map(|a| a.count.saturating_sub(of(a))).sum()
+        };
+        beyond(self, other).max(beyond(other, self))
     }
-}
-
-fn differing(a: &[DeviceCount], b: &[DeviceCount]) -> usize {
-    let beyond = |a: &[DeviceCount], b: &[DeviceCount]| -> usize {
-        let is = |a: &DeviceCount, b: &DeviceCount| a.model == b.model && a.nearest == b.nearest;
-        let of = |a: &_| b.iter().find(|b| is(a, b)).map_or(0, |b| b.count);
-        a.iter().map(|a| a.count.saturating_sub(of(a))).sum()
-    };
-    beyond(a, b).max(beyond(b, a))
 }
 
 type Facts = BTreeMap<Key, String>;

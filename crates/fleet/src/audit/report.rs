@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub const FORMAT: &str = "nic-placement check";
-/// Grows when a field changes its meaning or goes, not with new fields. Version 1 called `fail`
-/// `wrong`.
+/// Grows when a field changes its meaning or goes, not with new fields.
 pub const VERSION: u64 = 2;
-const READ: [u64; 2] = [1, VERSION];
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -21,9 +19,7 @@ pub struct Report {
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
     pub source: String,
-    #[serde(alias = "wrong")]
     pub fail: usize,
-    #[serde(default)]
     pub warn: usize,
     pub findings: Vec<Finding>,
     /// versions of `kernel`, `BIOS`, modules, and `nic-placement` itself
@@ -74,7 +70,6 @@ pub enum Level {
     Note,
     Warn,
     /// this node is worse than its kind
-    #[serde(alias = "wrong")]
     Fail,
 }
 
@@ -189,23 +184,16 @@ impl Report {
     }
 
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
-        let error = match serde_json::from_slice::<Report>(text) {
-            Ok(report) if report.format == FORMAT && READ.contains(&report.version) => {
-                return Ok(report);
-            }
-            other => other.err().map(|error| error.to_string()),
-        };
-        let Head { format, version } = serde_json::from_slice(text).unwrap_or_default();
-        Err(match error {
-            Some(error) if format == FORMAT && READ.contains(&version) || format.is_empty() => {
-                Shown::message(&error, 120).to_string()
-            }
-            _ if format == FORMAT => format!("`version` is `{version}`, expected `{VERSION}`"),
-            _ => format!(
-                "`format` is `{}`, expected `{FORMAT}`",
-                Shown::word(&format, 60)
-            ),
-        })
+        let why = |error: serde_json::Error| Shown::message(&error.to_string(), 120).to_string();
+        let Head { format, version } = serde_json::from_slice(text).map_err(why)?;
+        if format != FORMAT {
+            let format = Shown::word(&format, 60);
+            return Err(format!("`format` is `{format}`, expected `{FORMAT}`"));
+        }
+        if version != VERSION {
+            return Err(format!("`version` is `{version}`, expected `{VERSION}`"));
+        }
+        serde_json::from_slice(text).map_err(why)
     }
 }
 

@@ -37,7 +37,6 @@ impl FabricCable {
     }
 }
 
-/// Nodes among which a tie is noted for any NIC.
 const FEW_NODES: usize = 4;
 
 type Stray<'a> = (&'a CableKind<'a>, &'a SlotCable<'a>);
@@ -91,7 +90,10 @@ impl<'a> Faults<'a> {
                 at.sort_unstable();
                 belongs.sort_unstable();
                 if strays.len() > 1 && at == belongs {
-                    if let Some(order) = order(rails, &strays) {
+                    let slots = row.iter().filter(|of| kind.rail_of[of.slot].is_some());
+                    let slots = slots.map(|of| Some((rails.rail(of.at)?, of.slot)));
+                    let slots: Option<Vec<_>> = slots.collect();
+                    if let Some(order) = slots.and_then(|slots| kind.order(slots)) {
                         faults.orders.entry(order).or_default().insert(node);
                     }
                     faults.add(rails, &strays);
@@ -138,16 +140,4 @@ impl<'a> Faults<'a> {
             }
         }
     }
-}
-
-/// A node's NICs in the order of the rails that they are on, for `rails=`.
-fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
-    let (kind, _) = strays.first()?;
-    let on = |(slot, usual): (usize, &Option<usize>)| {
-        let stray = strays.iter().find(|(_, stray)| stray.slot == slot);
-        let rail = stray.map_or(Some((*usual)?), |(_, stray)| rails.rail(stray.at));
-        Some(rail.map(|rail| (rail, slot)))
-    };
-    let slots = kind.rail_of.iter().enumerate().filter_map(on);
-    kind.order(slots.collect::<Option<_>>()?)
 }

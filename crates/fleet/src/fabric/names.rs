@@ -11,7 +11,7 @@ pub(super) type PortEnd<'a> = (&'a str, &'a str);
 /// By the node's name.
 pub type Reports = BTreeMap<String, Report>;
 
-/// Ports of a node, at most, so that the time stays linear.
+/// Ports of a node that are compared, at most, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
 impl Cabling {
@@ -94,22 +94,16 @@ pub(super) fn nodes<'a>(
     let mut nodes: BTreeMap<&str, BTreeMap<PortKey, Option<PortEnd>>> = BTreeMap::new();
     let mut without_guids: BTreeSet<&str> = BTreeSet::new();
     for Cable { nic, to } in &cabling.cables {
-        let NicPort {
-            node,
-            nic,
-            port,
-            guid,
-        } = nic;
         // a GUID is surer than a description, which may be another node's
-        let known = guid.as_ref().and_then(|guid| by_guid.get(guid).copied());
-        let (node, key) = known.unwrap_or_else(|| {
-            let key = by_interface.get(&(node, nic)).copied();
-            (node, key.unwrap_or((nic, *port)))
+        let known = nic.guid.as_ref().and_then(|guid| by_guid.get(guid));
+        let (node, key) = known.copied().unwrap_or_else(|| {
+            let key = by_interface.get(&(&*nic.node, &*nic.nic)).copied();
+            (&nic.node, key.unwrap_or((&nic.nic, nic.port)))
         });
         if node.is_empty() {
             continue;
         }
-        if guid.is_none() {
+        if nic.guid.is_none() {
             without_guids.insert(node);
         }
         let switch = names.get(&*to.switch).map_or(&*to.switch, String::as_str);
@@ -129,10 +123,7 @@ pub(super) fn nodes<'a>(
             let place = places.get(&(name, *key)).copied();
             (place.unwrap_or(usize::MAX), natural(key.0), key.1)
         });
-        if ports.len() > MAX_PORTS {
-            notes.push(format!("{name}: the first {MAX_PORTS} ports are compared"));
-            ports.truncate(MAX_PORTS);
-        }
+        ports.truncate(MAX_PORTS);
         let report = reports.get(name);
         let rails = report.iter().flat_map(|report| &report.gpus);
         NodeCables {

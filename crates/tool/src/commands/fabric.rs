@@ -126,15 +126,10 @@ fn print(rails: &FabricRails, page: &mut Page) {
         page.blank();
         let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
         for of in &rails.rails {
-            let style = if of.right == of.ports {
-                Style::Plain
-            } else {
-                Style::Wrong
-            };
             table.row([
                 of.rail.to_string().into(),
                 of.nics.join(" ").into(),
-                Text::styled(format!("{} of {}", of.right, of.ports), style).unbroken(),
+                Text::from(format!("{} of {}", of.right, of.ports)).unbroken(),
                 of.leaves.join(" ").into(),
             ]);
         }
@@ -170,7 +165,6 @@ fn print(rails: &FabricRails, page: &mut Page) {
     items("unread ", Style::Wrong, &mut rails.unread.iter().cloned());
 }
 
-/// `gpu03 mlx5_1 is on leafa2 (rail 2) and belongs on leafa1 (rail 1); …`
 fn fault(cables: &CableFault) -> String {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
     let said = cables.iter().map(|of| {
