@@ -24,7 +24,7 @@ fn report(node: &str) -> Report {
     };
     let (gpus, nics): (Vec<_>, Vec<_>) = ((0..4).map(gpu).collect(), (0..5).map(nic).collect());
     let report = json!({"format": "nic-placement check", "version": 2,
-        "host": format!("n{node}"), "machine": "m", "source": "s", "fail": 0, "findings": [],
+        "host": format!("n{node}"), "machine": "m", "source": "s", "fail": 0, "warn": 0, "findings": [],
         "processor": null, "numa_nodes": [], "gpus": gpus, "nics": nics});
     Report::from_json(report.to_string().as_bytes()).unwrap()
 }
