@@ -6,16 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A NIC's port: the NIC's name and the port's number.
 pub(super) type PortKey<'a> = (&'a str, u8);
-/// A switch's name and its port.
 pub(super) type PortEnd<'a> = (&'a str, &'a str);
-/// By the node's name.
 pub type Reports = BTreeMap<String, Report>;
 
 /// Ports of a node that are compared, at most, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
 impl Cabling {
-    /// What the node's LLDP agent hears.
     pub fn hear(&mut self, report: &Report) {
         for nic in &report.nics {
             for port in &nic.ports {

@@ -22,7 +22,6 @@ pub struct FabricRails {
     pub faults: Vec<CableFault>,
     /// for the configuration file, each with its reason
     pub lines: BTreeMap<String, &'static str>,
-    /// unknowns, and oddities that need not be wrong
     pub notes: Vec<String>,
     pub cables: Vec<FabricCable>,
     /// the reasons for inputs that could not be read
@@ -35,7 +34,6 @@ const VERSION: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
-    /// its NICs on most nodes
     pub nics: Vec<String>,
     /// its switches: one for each group of nodes
     pub leaves: Vec<String>,
@@ -49,7 +47,6 @@ pub enum RailReach {
     NoRails,
     Together,
     Isolated,
-    /// some reach each other, and others do not
     Partly,
     NotKnown,
 }

@@ -121,8 +121,7 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     }
 }
 
-/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`. The report keeps the
-/// ids.
+/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`.
 fn named(model: &str) -> &str {
     let (_, ids) = model.rsplit_once(' ').unwrap_or(("", model));
     let number = |digits| u16::from_str_radix(digits, 16).ok();

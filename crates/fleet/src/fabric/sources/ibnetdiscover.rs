@@ -7,7 +7,6 @@ use super::{clean, node_name};
 use nic_placement_core::diagnostic::Shown;
 use std::collections::BTreeMap;
 
-/// True for a line that this format alone has.
 pub fn is_own(line: &str) -> bool {
     line.starts_with("switchguid=") || line.starts_with("caguid=") || stanza(line).is_some()
 }

@@ -157,7 +157,6 @@ fn named(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     })
 }
 
-/// A list's items; another value is one item.
 fn items(value: &Value) -> &[Value] {
     value
         .as_array()
