@@ -143,7 +143,7 @@ dictionary("matrix", ["GPU0", "GPU1", "NIC0", "mlx5_0", "PIX", "PXB", "PHB", "NO
 three = (MACHINES / "audit/three.json").read_text()
 seed("audit", "three", three[:12000])
 seed("audit", "labelled", (MACHINES / "audit/labelled.txt").read_bytes()[:8000])
-seed("audit", "small", '{"format":"nic-placement check","version":1,"host":"a"}\n1: {\n2: {"a": 1}\n1: }\n')
+seed("audit", "small", '{"format":"nic-placement check","version":2,"host":"a"}\n1: {\n2: {"a": 1}\n1: }\n')
 dictionary("audit", sorted(set(re.findall(r'"[a-z_]+"', three)))[:120] + ["\n{", "}\n", "0: {", "1: ", "\x1e"])
 for nth, text in enumerate(["0-3,5,8191", "0xff,ff000000", "0000:1b:00.0", "10.1.0.0/16", "gpu[001-128,130],login1\ngpu005\ngpu1\n08\n10", "mlx5_*,ib?", "srun\n--het-group=0,2\n:\n--cpu-bind=cores", "cpu:type:x86,ven0000fam0006mod008F:feature:", "0:off;1:closest", "10%,observe"]):
     seed("lists", f"list-{nth}", text)

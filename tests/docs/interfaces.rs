@@ -10,7 +10,7 @@ snapshot, by its first line | | 1 | crates/formats/src/manifest.rs | HEADER: &st
 map: `map`, `{map_file:json}` | map | | crates/core/src/maps.rs | VERSION: u32 =
 request to the C interface | request | 1 | crates/capi/src/request.rs | VERSION: u32 =
 C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str = "
-`check --json` | check | 1, 2 | crates/fleet/src/audit/report.rs | VERSION: u64 =
+`check --json` | check | 2 | crates/fleet/src/audit/report.rs | VERSION: u64 =
 `audit --json` | audit | | crates/fleet/src/audit/kinds.rs | VERSION: u32 =
 `fabric --json` | fabric | | crates/fleet/src/fabric/rails.rs | VERSION: u32 =
 `verify --json` | verify | 3 | crates/traffic/src/report.rs | VERSION: u32 =

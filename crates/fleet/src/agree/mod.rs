@@ -120,18 +120,18 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
     let left_out = left_out(here, usual);
     let (rails, theirs) = (&here.rails, &usual.rails);
-    let sorted = |rails: &[RailWord]| BTreeSet::from_iter(rails.to_vec());
     let elsewhere = rails
         .iter()
         .zip(theirs)
         .enumerate()
         .find(|(_, (here, there))| here.subnet != there.subnet);
-    let order = match elsewhere {
-        _ if rails.len() != theirs.len() || rails == theirs => None,
-        _ if sorted(rails) == sorted(theirs) => Some(theirs.iter().collect()),
-        Some(_) => by_subnets(rails, theirs),
-        None => None,
-    };
+    // theirs by name, else by subnet, where each is that of one rail
+    let order = by(rails, theirs, |here, there| here == there).or_else(|| {
+        by(rails, theirs, |here, there| {
+            here.subnet.is_some() && here.subnet == there.subnet
+        })
+    });
+    let order = order.filter(|order| !order.iter().copied().eq(rails));
     if let Some(order) = order {
         let order = devices(order);
         differences.push(format!("its rails are in another order: {}", names(rails)));
@@ -180,17 +180,17 @@ fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
         .collect()
 }
 
-/// In the order of the others' subnets, where each is that of one rail.
-fn by_subnets<'a>(here: &'a [RailWord], usual: &[RailWord]) -> Option<Vec<&'a RailWord>> {
-    let of: BTreeMap<&str, &RailWord> = here
+/// The rails in the order of the others' that are the same; `None` if these are not all.
+fn by<'a>(
+    here: &'a [RailWord],
+    usual: &[RailWord],
+    is: fn(&RailWord, &RailWord) -> bool,
+) -> Option<Vec<&'a RailWord>> {
+    let same = usual
         .iter()
-        .filter_map(|rail| Some((rail.subnet.as_deref()?, rail)))
-        .collect();
-    let order: Option<Vec<&RailWord>> = usual
-        .iter()
-        .map(|rail| of.get(rail.subnet.as_deref()?).copied())
-        .collect();
-    order.filter(|_| of.len() == here.len())
+        .map(|there| here.iter().find(|rail| is(rail, there)));
+    let order: Vec<&RailWord> = same.collect::<Option<_>>()?;
+    (BTreeSet::from_iter(&order).len() == here.len()).then_some(order)
 }
 
 /// `mlx5_0:1 mlx5_1:1`

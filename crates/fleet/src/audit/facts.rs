@@ -68,23 +68,24 @@ fn counts(devices: impl Iterator<Item = (String, Option<String>)>) -> Vec<Device
 }
 
 impl Inventory {
-    pub(super) fn devices(&self) -> usize {
-        self.gpus.iter().chain(&self.nics).map(|of| of.count).sum()
+    fn devices(&self) -> impl Iterator<Item = &DeviceCount> {
+        self.gpus.iter().chain(&self.nics)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.devices().map(|of| of.count).sum()
     }
 
     /// Devices that one has and the other lacks: a replaced device counts once.
     pub(super) fn distance(&self, other: &Inventory) -> usize {
-        differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
+        let beyond = |a: &Inventory, b: &Inventory| -> usize {
+            let is =
+                |a: &DeviceCount, b: &DeviceCount| a.model == b.model && a.nearest == b.nearest;
+            let of = |a: &_| b.devices().find(|b| is(a, b)).map_or(0, |b| b.count);
+            a.devices().map(|a| a.count.saturating_sub(of(a))).sum()
+        };
+        beyond(self, other).max(beyond(other, self))
     }
-}
-
-fn differing(a: &[DeviceCount], b: &[DeviceCount]) -> usize {
-    let beyond = |a: &[DeviceCount], b: &[DeviceCount]| -> usize {
-        let is = |a: &DeviceCount, b: &DeviceCount| a.model == b.model && a.nearest == b.nearest;
-        let of = |a: &_| b.iter().find(|b| is(a, b)).map_or(0, |b| b.count);
-        a.iter().map(|a| a.count.saturating_sub(of(a))).sum()
-    };
-    beyond(a, b).max(beyond(b, a))
 }
 
 type Facts = BTreeMap<Key, String>;
@@ -142,14 +143,12 @@ pub(super) fn of(report: &Report) -> Result<(String, Inventory, Facts), String> 
             Some(finding.text.clone()),
         );
     }
-    let mut texts = facts
+    let is_long = |text: &String| text.len() > MAX_TEXT;
+    if facts
         .iter()
-        .flat_map(|(key, value)| [&key.subject, &key.what, value]);
-    let long = texts.find(|text| text.len() > MAX_TEXT);
-    drop(texts);
-    if let Some(long) = long {
-        let begin = Shown::word(long, 40);
-        return Err(format!("`{begin}…` has more than {MAX_TEXT} bytes"));
+        .any(|(key, value)| is_long(&key.subject) || is_long(&key.what) || is_long(value))
+    {
+        return Err(format!("a text of it has more than {MAX_TEXT} bytes"));
     }
     let inventory = Inventory {
         machine: report.machine.clone(),

@@ -17,7 +17,6 @@ fn parts(name: &str) -> Option<(&str, &str, &str)> {
 
 /// `scontrol show hostnames` takes it apart.
 pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    // by the letters around the number: numbers with their digits, of a plain name none
     let mut series: BTreeMap<(&str, &str), BTreeSet<(u64, &str)>> = BTreeMap::new();
     let mut plain: BTreeSet<&str> = BTreeSet::new();
     for name in names {

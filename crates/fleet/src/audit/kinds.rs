@@ -40,8 +40,6 @@ pub struct NodeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
     pub nodes: String,
-    #[serde(skip)]
-    pub hosts: Vec<String>,
     pub count: usize,
     pub differences: Vec<Difference>,
 }
@@ -73,11 +71,8 @@ pub struct Bad {
 impl Audited {
     /// A single node has none that it could differ from.
     pub fn are_alike(&self) -> bool {
-        let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
-        !self
-            .kinds
-            .iter()
-            .any(|kind| lone(kind) || !kind.differing.is_empty())
+        let mut kinds = self.kinds.iter();
+        kinds.all(|kind| kind.differing.is_empty() && (kind.count > 1 || self.nodes == 1))
     }
 }
 
@@ -106,7 +101,7 @@ impl Audit {
         }
         let few = |of: &&Inventory, centre: &&Inventory| {
             let distance = (of.machine == centre.machine).then(|| of.distance(centre))?;
-            (distance <= (centre.devices() / PART).max(1)).then_some(distance)
+            (distance <= (centre.count() / PART).max(1)).then_some(distance)
         };
         let mut kinds: Vec<NodeKind> = kinds(groups, few)
             .into_iter()
@@ -130,15 +125,9 @@ impl Audit {
             rows.entry(facts).or_default().push(host);
         }
         let usual = self.usual(&rows, members.len());
-        // a node without a finding of its kind is no fault
-        let expected: Vec<&Key> = usual
-            .iter()
-            .filter(|(key, of)| key.is_presence() && key.class != Class::Finding && of.0.is_some())
-            .map(|(key, _)| *key)
-            .collect();
         let mut differing: BTreeMap<Vec<Difference>, Vec<&str>> = BTreeMap::new();
         for (row, hosts) in rows {
-            let differences = self.differences(row, &usual, &expected);
+            let differences = self.differences(row, &usual);
             if !differences.is_empty() {
                 differing.entry(differences).or_default().extend(hosts);
             }
@@ -147,7 +136,6 @@ impl Audit {
             .into_iter()
             .map(|(differences, nodes)| Differing {
                 count: nodes.len(),
-                hosts: nodes.iter().map(ToString::to_string).collect(),
                 nodes: compressed(nodes),
                 differences,
             })
@@ -168,36 +156,33 @@ impl Audit {
             row.iter()
                 .for_each(|number| *counts.entry(*number).or_default() += hosts.len());
         }
-        let mut values: BTreeMap<&Key, Vec<(usize, &str)>> = BTreeMap::new();
+        let mut values: BTreeMap<&Key, Vec<_>> = BTreeMap::new();
         for (number, count) in counts {
             let (key, value) = self.fact(number);
-            values.entry(key).or_default().push((count, value));
+            let values = values.entry(key).or_default();
+            values.push((Reverse(count), Some(value.as_str())));
         }
         let mut usual = Usual::new();
-        for (key, values) in values {
-            let told: usize = values.iter().map(|(nodes, _)| nodes).sum();
-            let absent = (count - told, None);
-            let absent = Some(absent).filter(|(nodes, _)| *nodes > 0 && key.is_presence());
-            let values = values
-                .into_iter()
-                .map(|(nodes, value)| (nodes, Some(value)));
-            let most = values
-                .chain(absent)
-                .min_by_key(|(nodes, value)| (Reverse(*nodes), *value));
-            usual.extend(most.map(|(nodes, value)| (key, (value, nodes))));
+        for (key, mut values) in values {
+            let told: usize = values
+                .iter()
+                .map(|(nodes, _): &(Reverse<usize>, _)| nodes.0)
+                .sum();
+            if told < count && key.is_presence() {
+                values.push((Reverse(count - told), None));
+            }
+            let most = values.into_iter().min();
+            usual.extend(most.map(|(nodes, value)| (key, (value, nodes.0))));
         }
         usual
     }
 
-    fn differences(&self, row: &[u32], usual: &Usual, expected: &[&Key]) -> Vec<Difference> {
-        let here: BTreeMap<&Key, &str> = row
-            .iter()
-            .map(|number| self.fact(*number))
-            .map(|(key, value)| (key, value.as_str()))
-            .collect();
-        let mut keys: Vec<&Key> = here.keys().chain(expected).copied().collect();
-        keys.sort();
-        keys.dedup();
+    fn differences(&self, row: &[u32], usual: &Usual) -> Vec<Difference> {
+        let facts = row.iter().map(|number| self.fact(*number));
+        let here: BTreeMap<&Key, &str> = facts.map(|(key, value)| (key, value.as_str())).collect();
+        // a node without a finding of its kind is no fault
+        let must_be = |key: &&&Key| key.is_presence() && key.class != Class::Finding;
+        let keys = here.keys().chain(usual.keys().filter(must_be)).copied();
         let difference = |key: &Key| {
             let told = here.get(key).copied();
             let (kind, shared_by) = usual.get(key).copied().unwrap_or_default();
@@ -212,7 +197,10 @@ impl Audit {
                 shared_by,
             })
         };
-        keys.into_iter().filter_map(difference).collect()
+        BTreeSet::from_iter(keys)
+            .into_iter()
+            .filter_map(difference)
+            .collect()
     }
 }
 

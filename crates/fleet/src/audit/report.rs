@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub const FORMAT: &str = "nic-placement check";
-/// Grows when a field changes its meaning or goes, not with new fields. Version 1 called `fail`
-/// `wrong`.
+/// Grows when a field changes its meaning or goes, not with new fields.
 pub const VERSION: u64 = 2;
-const READ: [u64; 2] = [1, VERSION];
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -21,20 +19,16 @@ pub struct Report {
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
     pub source: String,
-    #[serde(alias = "wrong")]
     pub fail: usize,
-    #[serde(default)]
     pub warn: usize,
     pub findings: Vec<Finding>,
     /// versions of `kernel`, `BIOS`, modules, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// `default=` and `rollout=` for steps that do not ask, the nearest last; absent where no line
+    /// `default=` and `rollout=` for steps that do not ask, the nearest last; `null` where no line
     /// loads the plugin
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub processor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
     pub numa_nodes: Vec<NumaReport>,
@@ -76,7 +70,6 @@ pub enum Level {
     Note,
     Warn,
     /// this node is worse than its kind
-    #[serde(alias = "wrong")]
     Fail,
 }
 
@@ -104,9 +97,7 @@ pub struct GpuReport {
     pub address: Option<String>,
     /// the driver's name for it, else PCI vendor and device
     pub model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_instances: Option<u32>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
@@ -126,16 +117,13 @@ pub struct NicReport {
     pub address: Option<String>,
     pub model: Option<String>,
     /// the maker's name for the card (`board_id`), such as `MT_0000000838`
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
     /// the device's GUID (`node_guid`), as the kernel writes it: `b859:9f03:00d4:1a2e`
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     pub ports: Vec<PortReport>,
 }
@@ -156,15 +144,11 @@ pub struct PortReport {
     /// Mbit/s
     pub rate_mbps: Option<u64>,
     pub link_layer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
     /// the port's GUID in InfiniBand: the second half of its first GID
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// the other end of its cable, by the node's agent of LLDP
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour: Option<NeighbourReport>,
 }
 
@@ -200,23 +184,16 @@ impl Report {
     }
 
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
-        let error = match serde_json::from_slice::<Report>(text) {
-            Ok(report) if report.format == FORMAT && READ.contains(&report.version) => {
-                return Ok(report);
-            }
-            other => other.err().map(|error| error.to_string()),
-        };
-        let Head { format, version } = serde_json::from_slice(text).unwrap_or_default();
-        Err(match error {
-            Some(error) if format == FORMAT && READ.contains(&version) || format.is_empty() => {
-                Shown::message(&error, 120).to_string()
-            }
-            _ if format == FORMAT => format!("`version` is `{version}`, expected `{VERSION}`"),
-            _ => format!(
-                "`format` is `{}`, expected `{FORMAT}`",
-                Shown::word(&format, 60)
-            ),
-        })
+        let why = |error: serde_json::Error| Shown::message(&error.to_string(), 120).to_string();
+        let Head { format, version } = serde_json::from_slice(text).map_err(why)?;
+        if format != FORMAT {
+            let format = Shown::word(&format, 60);
+            return Err(format!("`format` is `{format}`, expected `{FORMAT}`"));
+        }
+        if version != VERSION {
+            return Err(format!("`version` is `{version}`, expected `{VERSION}`"));
+        }
+        serde_json::from_slice(text).map_err(why)
     }
 }
 

@@ -241,7 +241,7 @@ fn a_report_that_is_none_says_why() {
     };
     refused(|of| of.host = None, "no `host`");
     refused(|of| of.host = Some("a,b\x1b".into()), r"`a,b\u{1b}`");
-    refused(|of| of.version = 3, "`version` is `3`, expected `2`");
+    refused(|of| of.version = 1, "`version` is `1`, expected `2`");
     refused(
         |of| of.format = "nic-placement plan".into(),
         "`nic-placement plan`",
@@ -249,11 +249,8 @@ fn a_report_that_is_none_says_why() {
     // a terminal shows the answer, so the report's control characters are escaped (found by the fuzzer)
     refused(|of| of.format = "a\n\x1b[2J".into(), r"`a\n\u{1b}[2J`");
     refused(|of| of.machine = "x".repeat(9000), "more than 2048 bytes");
-    refused(|of| of.machine = "\x1b".repeat(9000), r"`\u{1b}\u{1b}");
-    let first = changed("x", |report| report.version = 1).to_json();
     let add = |text: &str| Audit::default().add(text.as_bytes());
-    assert_eq!(add(&first), Ok(()), "version 1 is read too");
-    assert!(add("{}").unwrap_err().starts_with("missing field `format`"));
+    assert!(add("{}").unwrap_err().starts_with("`format` is ``"));
     assert!(add(&format!("{{\"x\":{}", "[".repeat(100_000))).is_err());
 }
 

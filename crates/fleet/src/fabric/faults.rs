@@ -5,22 +5,8 @@ use super::names::natural;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FaultKind {
-    /// two NICs, or several of a node, are on each other's switches
-    Exchanged,
-    WrongSwitch,
-    /// most nodes have a link there
-    NoLink,
-}
-
-/// Cables that one exchange of plugs, or one new cable, puts right.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CableFault {
-    pub kind: FaultKind,
-    pub cables: Vec<FabricCable>,
-}
+/// Several cables that one exchange of plugs puts right, each where another belongs; or one on a wrong switch or without a link.
+pub type CableFault = Vec<FabricCable>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FabricCable {
@@ -51,7 +37,6 @@ impl FabricCable {
     }
 }
 
-/// Nodes among which a tie is noted for any NIC.
 const FEW_NODES: usize = 4;
 
 type Stray<'a> = (&'a CableKind<'a>, &'a SlotCable<'a>);
@@ -81,7 +66,7 @@ impl<'a> Faults<'a> {
                             strays.push((kind, cable));
                         }
                     } else if !cable.is_linked && is_fabrics {
-                        faults.add(rails, FaultKind::NoLink, &[(kind, cable)]);
+                        faults.add(rails, &[(kind, cable)]);
                     } else if cable.is_linked
                         && cable.belongs.is_none()
                         // few nodes may tie; NICs without an order on many are for storage
@@ -105,32 +90,34 @@ impl<'a> Faults<'a> {
                 at.sort_unstable();
                 belongs.sort_unstable();
                 if strays.len() > 1 && at == belongs {
-                    if let Some(order) = order(rails, &strays) {
+                    let slots = row.iter().filter(|of| kind.rail_of[of.slot].is_some());
+                    let slots = slots.map(|of| Some((rails.rail(of.at)?, of.slot)));
+                    let slots: Option<Vec<_>> = slots.collect();
+                    if let Some(order) = slots.and_then(|slots| kind.order(slots)) {
                         faults.orders.entry(order).or_default().insert(node);
                     }
-                    faults.add(rails, FaultKind::Exchanged, &strays);
+                    faults.add(rails, &strays);
                 } else {
                     left.extend(strays);
                 }
             }
         }
         faults.between_nodes(rails, left);
-        faults.faults.sort_by_cached_key(|fault| {
-            let first = fault.cables.first();
+        faults.faults.sort_by_cached_key(|cables| {
+            let of = &cables[0];
             (
-                fault.kind,
-                first.map(|cable| (natural(&cable.node), natural(&cable.nic))),
+                cables.len() == 1,
+                of.on.is_none(),
+                natural(&of.node),
+                natural(&of.nic),
             )
         });
         faults
     }
 
-    fn add(&mut self, rails: &Rails, kind: FaultKind, strays: &[Stray]) {
-        let strays = strays.iter();
-        let cables = strays
-            .map(|(kind, cable)| FabricCable::of(rails, kind, cable))
-            .collect();
-        self.faults.push(CableFault { kind, cables });
+    fn add(&mut self, rails: &Rails, strays: &[Stray]) {
+        let cable = |(kind, cable): &Stray| FabricCable::of(rails, kind, cable);
+        self.faults.push(strays.iter().map(cable).collect());
     }
 
     /// Strays are exchanged if each is where the other belongs; any such pair will do, since a switch's ports are alike. One on
@@ -140,7 +127,7 @@ impl<'a> Faults<'a> {
         for stray in left {
             let (_, SlotCable { at, belongs, .. }) = stray;
             match open.get_mut(&(belongs, at)).and_then(Vec::pop) {
-                Some(other) => self.add(rails, FaultKind::Exchanged, &[other, stray]),
+                Some(other) => self.add(rails, &[other, stray]),
                 None => open.entry((at, belongs)).or_default().push(stray),
             }
         }
@@ -148,21 +135,9 @@ impl<'a> Faults<'a> {
             let rail = rails.rail(*at);
             if rail.is_none() || rail != rails.rail(*belongs) {
                 for stray in strays {
-                    self.add(rails, FaultKind::WrongSwitch, &[stray]);
+                    self.add(rails, &[stray]);
                 }
             }
         }
     }
-}
-
-/// A node's NICs in the order of the rails that they are on, for `rails=`.
-fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
-    let (kind, _) = strays.first()?;
-    let on = |(slot, usual): (usize, &Option<usize>)| {
-        let stray = strays.iter().find(|(_, stray)| stray.slot == slot);
-        let rail = stray.map_or(Some((*usual)?), |(_, stray)| rails.rail(stray.at));
-        Some(rail.map(|rail| (rail, slot)))
-    };
-    let slots = kind.rail_of.iter().enumerate().filter_map(on);
-    kind.order(slots.collect::<Option<_>>()?)
 }

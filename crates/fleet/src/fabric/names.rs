@@ -6,16 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A NIC's port: the NIC's name and the port's number.
 pub(super) type PortKey<'a> = (&'a str, u8);
-/// A switch's name and its port.
 pub(super) type PortEnd<'a> = (&'a str, &'a str);
-/// By the node's name.
 pub type Reports = BTreeMap<String, Report>;
 
-/// Ports of a node, at most, so that the time stays linear.
+/// Ports of a node that are compared, at most, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
 impl Cabling {
-    /// What the node's LLDP agent hears.
     pub fn hear(&mut self, report: &Report) {
         for nic in &report.nics {
             for port in &nic.ports {
@@ -53,13 +50,6 @@ impl Cabling {
     }
 }
 
-/// A GUID as 16 digits; `None` for zeros.
-fn plain_guid(guid: &str) -> Option<String> {
-    let digits = guid.trim_start_matches("0x").replace(':', "");
-    let is_told = digits.contains(|digit| digit != '0');
-    is_told.then(|| digits.to_ascii_lowercase())
-}
-
 /// The ports of a node that the sources list, in the node's order.
 pub(super) struct NodeCables<'a> {
     pub(super) name: &'a str,
@@ -88,9 +78,8 @@ pub(super) fn nodes<'a>(
                 let key = (nic.name.as_str(), port.number);
                 // a device's GUID is that of its only port, if the port has none in the report
                 let of_device = nic.guid.as_ref().filter(|_| nic.ports.len() == 1);
-                let guid = port.guid.as_ref().or(of_device);
-                if let Some(guid) = guid.and_then(|guid| plain_guid(guid)) {
-                    by_guid.insert(guid, (node, key));
+                if let Some(guid) = port.guid.as_ref().or(of_device) {
+                    by_guid.insert(guid.replace(':', ""), (node, key));
                 }
                 if let Some(interface) = &port.interface {
                     by_interface.insert((node, interface), key);
@@ -102,22 +91,16 @@ pub(super) fn nodes<'a>(
     let mut nodes: BTreeMap<&str, BTreeMap<PortKey, Option<PortEnd>>> = BTreeMap::new();
     let mut without_guids: BTreeSet<&str> = BTreeSet::new();
     for Cable { nic, to } in &cabling.cables {
-        let NicPort {
-            node,
-            nic,
-            port,
-            guid,
-        } = nic;
         // a GUID is surer than a description, which may be another node's
-        let known = guid.as_ref().and_then(|guid| by_guid.get(guid).copied());
-        let (node, key) = known.unwrap_or_else(|| {
-            let key = by_interface.get(&(node, nic)).copied();
-            (node, key.unwrap_or((nic, *port)))
+        let known = nic.guid.as_ref().and_then(|guid| by_guid.get(guid));
+        let (node, key) = known.copied().unwrap_or_else(|| {
+            let key = by_interface.get(&(&*nic.node, &*nic.nic)).copied();
+            (&nic.node, key.unwrap_or((&nic.nic, nic.port)))
         });
         if node.is_empty() {
             continue;
         }
-        if guid.is_none() {
+        if nic.guid.is_none() {
             without_guids.insert(node);
         }
         let switch = names.get(&*to.switch).map_or(&*to.switch, String::as_str);
@@ -137,10 +120,7 @@ pub(super) fn nodes<'a>(
             let place = places.get(&(name, *key)).copied();
             (place.unwrap_or(usize::MAX), natural(key.0), key.1)
         });
-        if ports.len() > MAX_PORTS {
-            notes.push(format!("{name}: the first {MAX_PORTS} ports are compared"));
-            ports.truncate(MAX_PORTS);
-        }
+        ports.truncate(MAX_PORTS);
         let report = reports.get(name);
         let rails = report.iter().flat_map(|report| &report.gpus);
         NodeCables {

@@ -6,7 +6,7 @@
 use super::cabling::Cabling;
 use super::faults::{CableFault, FabricCable, Faults};
 use super::kinds::{CableLayout, Rails, rails};
-use super::names::{Reports, natural, nodes};
+use super::names::{Reports, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,9 +22,7 @@ pub struct FabricRails {
     pub faults: Vec<CableFault>,
     /// for the configuration file, each with its reason
     pub lines: BTreeMap<String, &'static str>,
-    /// unknowns, and oddities that need not be wrong
     pub notes: Vec<String>,
-    /// in order of nodes
     pub cables: Vec<FabricCable>,
     /// the reasons for inputs that could not be read
     pub unread: Vec<String>,
@@ -36,7 +34,6 @@ const VERSION: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
-    /// its NICs on most nodes
     pub nics: Vec<String>,
     /// its switches: one for each group of nodes
     pub leaves: Vec<String>,
@@ -50,7 +47,6 @@ pub enum RailReach {
     NoRails,
     Together,
     Isolated,
-    /// some reach each other, and others do not
     Partly,
     NotKnown,
 }
@@ -68,15 +64,6 @@ impl FabricRails {
             "{}: {nics}: the nodes on the same switches do not agree, so it is not known which cables are right",
             list(nodes)
         )));
-        // a login node has no NIC of the fabric
-        let is_silent = |node: &&String| {
-            reports[*node].gpus.iter().any(|gpu| !gpu.nics.is_empty())
-                && !nodes.iter().any(|of| of.name == *node)
-        };
-        let silent = compressed(reports.keys().filter(is_silent).map(String::as_str));
-        if !silent.is_empty() && !nodes.is_empty() {
-            notes.push(format!("no source tells a cable of {silent}"));
-        }
         let reach = reach(cabling, &names, &rails);
         let mut lines = BTreeMap::new();
         for (order, nodes) in &faults.orders {
@@ -85,8 +72,7 @@ impl FabricRails {
                 "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes",
             );
         }
-        let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
-        for kind in rails.kinds.iter().filter(|kind| kind.nodes.len() < most) {
+        for kind in rails.kinds.iter().skip(1) {
             let of = &kind.rail_of;
             let slots = (0..of.len()).filter_map(|slot| Some((of[slot]?, slot)));
             let order = kind.order(slots.collect());
@@ -108,8 +94,6 @@ impl FabricRails {
             let cable = |cable| FabricCable::of(&rails, kind, cable);
             kind.cables.iter().map(cable)
         });
-        let mut cables: Vec<FabricCable> = cables.collect();
-        cables.sort_by_cached_key(|of| natural(&of.node));
         let mut kinds = rails.kinds.iter();
         let first = kinds.find(|kind| kind.rail_of.iter().any(Option::is_some));
         let first = first.or(rails.kinds.first());
@@ -122,7 +106,7 @@ impl FabricRails {
             reach,
             faults: faults.faults,
             notes,
-            cables,
+            cables: cables.collect(),
             unread: Vec::new(),
         }
     }
@@ -132,8 +116,7 @@ fn cabled_rails(of: &Rails) -> Vec<CabledRail> {
     let mut rails: Vec<CabledRail> = Vec::new();
     for (rail, nics) in of.nics.iter().enumerate() {
         let leaves = of.of_switch.iter().filter(|(_, of)| **of == rail);
-        let mut leaves: Vec<String> = leaves.map(|(leaf, _)| leaf.to_string()).collect();
-        leaves.sort_by_cached_key(|leaf| natural(leaf));
+        let leaves = leaves.map(|(leaf, _)| leaf.to_string()).collect();
         rails.push(CabledRail {
             rail,
             nics: nics.clone(),

@@ -1,21 +1,19 @@
 //! `nic-placement audit`: names nodes of a cluster that are not like the others of their kind.
 
+use super::Failure;
 use super::devices::device_name;
 use super::input::{documents, or_stdin};
 use super::page::Page;
-use super::{Failure, output, refresh::textfile};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, DeviceCount, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, NodeKind};
 use nic_placement_fleet::audit::report::to_json;
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::audit::{Audit, hostlist};
-use nic_placement_traffic::exposition::{self, Metric};
 use std::path::PathBuf;
 
+/// Pieces that are no reports, of which so many are told.
 const TOLD: usize = 20;
-/// Differences of a node that are printed; JSON has all.
-const SHOWN: usize = 24;
 
 /// which nodes differ from the others of their kind, and in what
 ///
@@ -35,14 +33,9 @@ pub(super) struct AuditOptions {
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// write which nodes differ for Prometheus' node exporter too: a file that ends with .prom
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    textfile: Option<PathBuf>,
 }
 
 pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
-    let textfile = options.textfile.as_deref();
-    textfile.map_or(Ok(()), textfile::check)?;
     let (mut audit, mut bad_count, mut bad) = (Audit::default(), 0, Vec::new());
     for path in or_stdin(&options.files) {
         let mut reject = |line: Option<u64>, why: String| {
@@ -70,10 +63,6 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
         true => page.exact(&to_json(&audited)),
         false => print(&audited, page),
     }
-    // an input without a report says nothing of any node: the old file stays, and its age tells
-    if let Some(file) = textfile.filter(|_| audited.nodes > 0) {
-        output::write(file, exposition::write(&metrics(&audited)).as_bytes())?;
-    }
     let said = match bad_count {
         0 if audited.nodes == 0 => "no report: `nic-placement check --json` prints one",
         0 if !audited.are_alike() => "not all nodes are like their kind",
@@ -82,36 +71,6 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
         _ => "not all of the input are reports",
     };
     Err(format!("audit: {said}").into())
-}
-
-/// The nodes that differ, with the numbers of differences; a node alone of its kind has one.
-pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
-    let mut samples = Vec::new();
-    for kind in &audited.kinds {
-        let alone = (kind.count == 1 && audited.nodes > 1).then_some((&kind.nodes, 1));
-        let differing = kind.differing.iter();
-        let differing =
-            differing.flat_map(|of| of.hosts.iter().map(|host| (host, of.differences.len())));
-        for (node, differences) in differing.chain(alone) {
-            let labels = vec![
-                ("node", node.clone()),
-                ("machine", kind.inventory.machine.clone()),
-            ];
-            samples.push((labels, differences as u64));
-        }
-    }
-    [
-        Metric::gauge(
-            "nic_placement_audited_nodes",
-            "Nodes whose reports the audit compared.",
-            vec![(Vec::new(), audited.nodes as u64)],
-        ),
-        Metric::gauge(
-            "nic_placement_node_differences",
-            "In how many things a node differs from its kind; only nodes that do.",
-            samples,
-        ),
-    ]
 }
 
 fn print(audited: &Audited, page: &mut Page) {
@@ -156,18 +115,13 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
             1 => of.nodes.clone(),
             more => format!("{} ({more} nodes)", of.nodes),
         });
-        for difference in of.differences.iter().take(SHOWN) {
+        for difference in &of.differences {
             page.item("    ", line(difference, kind.count));
-        }
-        if of.differences.len() > SHOWN {
-            let more = of.differences.len() - SHOWN;
-            page.item("    ", format!("and {more} more: --json has all"));
         }
     }
 }
 
-/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`. The report keeps the
-/// ids.
+/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`.
 fn named(model: &str) -> &str {
     let (_, ids) = model.rsplit_once(' ').unwrap_or(("", model));
     let number = |digits| u16::from_str_radix(digits, 16).ok();

@@ -7,16 +7,13 @@ use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::report::{Report, to_json};
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::fabric::cabling::Cabling;
-use nic_placement_fleet::fabric::faults::{CableFault, FaultKind};
+use nic_placement_fleet::fabric::faults::CableFault;
 use nic_placement_fleet::fabric::names::Reports;
 use nic_placement_fleet::fabric::rails::{FabricRails, RailReach};
 use nic_placement_fleet::fabric::{CableLayout, sources};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// Lines of one sort that are printed; JSON has all.
-const SHOWN: usize = 40;
 
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
 ///
@@ -154,31 +151,22 @@ fn print(rails: &FabricRails, page: &mut Page) {
     if !(rails.faults.is_empty() && rails.notes.is_empty() && rails.lines.is_empty()) {
         page.blank();
     }
-    items(page, "wrong  ", rails.faults.iter().map(fault));
-    items(page, "note   ", rails.notes.iter().cloned());
+    let mut items = |word: &str, texts: &mut dyn Iterator<Item = String>| {
+        texts.for_each(|text| page.item(word, text));
+    };
     let lines = rails.lines.iter();
+    items("wrong  ", &mut rails.faults.iter().map(fault));
+    items("note   ", &mut rails.notes.iter().cloned());
     items(
-        page,
         "write  ",
-        lines.map(|of| format!("`{}`: {}", of.0, of.1)),
+        &mut lines.map(|(line, why)| format!("`{line}`: {why}")),
     );
-    items(page, "unread ", rails.unread.iter().cloned());
+    items("unread ", &mut rails.unread.iter().cloned());
 }
 
-fn items(page: &mut Page, word: &str, texts: impl ExactSizeIterator<Item = String>) {
-    let count = texts.len();
-    for text in texts.take(SHOWN) {
-        page.item(word, text);
-    }
-    if count > SHOWN {
-        page.item(word, format_args!("{} more are in --json", count - SHOWN));
-    }
-}
-
-/// `gpu03 mlx5_1 is on leafa2 (rail 2) and belongs on leafa1 (rail 1); …`
-fn fault(fault: &CableFault) -> String {
+fn fault(cables: &CableFault) -> String {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
-    let cables = fault.cables.iter().map(|of| {
+    let said = cables.iter().map(|of| {
         let on = match &of.on {
             Some(on) => format!("is on {on}{}", rail(of.on_rail)),
             None => "has no link".to_string(),
@@ -189,9 +177,6 @@ fn fault(fault: &CableFault) -> String {
         };
         format!("{} {} {on} and {belongs}", of.node, of.nic)
     });
-    let kind = match fault.kind {
-        FaultKind::Exchanged => "exchanged: ",
-        FaultKind::WrongSwitch | FaultKind::NoLink => "",
-    };
-    format!("{kind}{}", cables.collect::<Vec<_>>().join("; "))
+    let kind = if cables.len() > 1 { "exchanged: " } else { "" };
+    format!("{kind}{}", said.collect::<Vec<_>>().join("; "))
 }

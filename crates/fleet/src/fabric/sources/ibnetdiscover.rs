@@ -7,7 +7,6 @@ use super::{clean, node_name};
 use nic_placement_core::diagnostic::Shown;
 use std::collections::BTreeMap;
 
-/// True for a line that this format alone has.
 pub fn is_own(line: &str) -> bool {
     line.starts_with("switchguid=") || line.starts_with("caguid=") || stanza(line).is_some()
 }
@@ -94,9 +93,7 @@ struct End<'a> {
 /// `Switch  65 "S-0000000000900000"  # "leaf0" …`
 fn stanza(line: &str) -> Option<End<'_>> {
     let (word, rest) = line.split_once([' ', '\t'])?;
-    ["Switch", "Ca", "Hca", "Rt"]
-        .contains(&word)
-        .then_some(())?;
+    ["Switch", "Ca", "Rt"].contains(&word).then_some(())?;
     end(rest.split_once('"')?.1).map(|(end, _)| end)
 }
 
@@ -159,7 +156,7 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     let is_node = host.starts_with(|letter: char| letter.is_ascii_alphanumeric())
         && host.chars().all(is_letter)
         // rdma-ndd writes `localhost` or `(none)` before the node has its name
-        && !(host == "localhost" || host.starts_with("mlx") || host.starts_with("mthca"))
+        && !(host == "localhost" || host.starts_with("mlx"))
         && !description.contains("Mellanox Technologies")
         && !(host.starts_with("MT") && nic.trim().starts_with("ConnectX"));
     is_node.then(|| (node_name(host), clean(nic)))

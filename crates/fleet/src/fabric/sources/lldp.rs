@@ -43,8 +43,6 @@ struct Neighbour {
     id: String,
     name: String,
     port: String,
-    /// false for CDP and others, by which the same neighbour may be heard again
-    is_lldp: bool,
     is_dpu: bool,
     is_switch: bool,
 }
@@ -58,7 +56,6 @@ impl Neighbour {
             id: clean(text(&chassis["id"])).to_ascii_lowercase(),
             name: clean(name),
             port: port(first(&told["port"])),
-            is_lldp: told["via"].as_str().is_none_or(|via| via == "LLDP"),
             // BlueField in DPU mode stands between the host and the switch; its own Linux says `…-bluefield … aarch64`
             is_dpu: text(&chassis["descr"])
                 .to_ascii_lowercase()
@@ -76,8 +73,9 @@ fn node(document: &Value, node: String, into: &mut Cabling) {
     {
         let heard = interfaces.entry(interface).or_default();
         let neighbour = Neighbour::read(told);
-        // a VF hears its PF
-        if node_name(&neighbour.name) != node {
+        // a VF hears its PF, and by CDP and others the same neighbour may be heard again
+        let is_lldp = told["via"].as_str().is_none_or(|via| via == "LLDP");
+        if is_lldp && node_name(&neighbour.name) != node {
             heard.push(neighbour);
         }
     }
@@ -86,11 +84,7 @@ fn node(document: &Value, node: String, into: &mut Cabling) {
         into.notes.push(format!("`{shown}` hears no neighbour"));
     }
     for (interface, mut heard) in interfaces {
-        for is_better in [
-            |of: &Neighbour| of.is_lldp,
-            |of: &Neighbour| !of.is_dpu,
-            |of: &Neighbour| of.is_switch,
-        ] {
+        for is_better in [|of: &Neighbour| !of.is_dpu, |of: &Neighbour| of.is_switch] {
             if heard.iter().any(is_better) {
                 heard.retain(is_better);
             }
@@ -163,7 +157,6 @@ fn named(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     })
 }
 
-/// A list's items; another value is one item.
 fn items(value: &Value) -> &[Value] {
     value
         .as_array()

@@ -27,9 +27,8 @@ const DISAGREE: u8 = 4;
 /// do the nodes of a job have the same GPUs and rails, in one order?
 ///
 /// Each node decides alone: none sees that another has lost a NIC, has its rails in another order or subnet, or runs another
-/// version. Run with a task for each node before the step that takes a week, this compares them by Slurm's PMI-2: the first
-/// task names the nodes that differ from most, in what, and what to write. IPv4 networks are not compared, since racks may have
-/// their own. Without Slurm it prints this node's word.
+/// version. With a task for each node this compares them by Slurm's PMI-2: the first task names the nodes that differ from
+/// most, in what, and what to write. IPv4 networks are not compared. Without Slurm it prints this node's word.
 ///
 /// Ends with 0 where the nodes agree, or only NICs have other names; with 4 where one differs, and with 1 where they could not
 /// be compared.

@@ -76,7 +76,6 @@ impl Pmi {
         Ok(text)
     }
 
-    /// Sends a command, and waits for its answer.
     fn ask(&mut self, request: &str) -> io::Result<String> {
         self.stream
             .get_mut()

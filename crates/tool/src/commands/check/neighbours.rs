@@ -82,9 +82,7 @@ mod tests {
     fn what_the_agent_hears_is_read_by_interface() {
         let said = r#"{"lldp": [{"interface": [{"name": "eth0", "via": "LLDP", "chassis": [{"id": [{"type": "mac",
             "value": "0e:36:65:4d:f4:aa"}], "name": [{"value": "leaf0"}], "capability": [{"type": "Bridge",
-            "enabled": true}]}], "port": [{"id": [{"type": "ifname", "value": "swp20"}]}]}]}]}"#;
-        // a document is one line, or ends where a line begins with its brace
-        let said = said.replace('\n', "");
+            "enabled": true}]}], "port": [{"id": [{"type": "ifname", "value": "swp20"}]}]}]}]}"#.replace('\n', "");
         let script = format!("[ \"$*\" = '-f json0' ] && echo '{said}'");
         let path = program("lldpctl", &script, 0o755);
         let heard = ask(&path, Duration::from_secs(600));

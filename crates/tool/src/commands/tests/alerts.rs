@@ -1,10 +1,9 @@
 //! The alert rules of packaging/prometheus, on the metrics that the commands write: a metric with another name fails here.
 
 use super::super::refresh::textfile;
-use super::super::{audit, request::whole_node, verify};
+use super::super::{request::whole_node, verify};
 use nic_placement_core::config::Admin;
 use nic_placement_core::topology::PortState;
-use nic_placement_fleet::audit::Audit;
 use nic_placement_node::platform::model;
 use nic_placement_traffic::exposition::write;
 use nic_placement_traffic::report::NodeReport;
@@ -33,17 +32,6 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
     };
     let tasks = serde_json::from_value(json!(verdicts.map(task))).unwrap();
     write(&[verify::metric(&NodeReport::new("n1".to_string(), tasks))])
-}
-
-/// What `audit --textfile` writes of a recorded cluster.
-fn of_audit(reports: &str) -> String {
-    let mut audit = Audit::default();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/audit");
-    let reports = folder.join(reports);
-    for report in std::fs::read_to_string(reports).unwrap().lines() {
-        audit.add(report.as_bytes()).unwrap();
-    }
-    write(&audit::metrics(&audit.finish()))
 }
 
 /// Samples for an hour, as Prometheus has them from the node exporter of `n1`.
@@ -82,12 +70,7 @@ fn rules() -> PathBuf {
 
 #[test]
 fn the_rules_ask_for_metrics_that_are_written() {
-    let written = [
-        of_ports(PortState::Down),
-        of_tasks(["far", "far"]),
-        of_audit("cluster.json"),
-    ]
-    .concat();
+    let written = [of_ports(PortState::Down), of_tasks(["far", "far"])].concat();
     let rules = std::fs::read_to_string(rules()).unwrap();
     let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
     let lines = rules.lines().map(str::trim);
@@ -95,7 +78,7 @@ fn the_rules_ask_for_metrics_that_are_written() {
     let asked = asked.flat_map(|line| line.split(word));
     let asked = asked.filter(|word| word.starts_with("nic_placement_"));
     let asked: Vec<&str> = asked.collect();
-    assert_eq!(asked.len(), 3);
+    assert_eq!(asked.len(), 2);
     for metric in asked {
         let head = format!("# TYPE {metric} gauge\n");
         assert!(written.contains(&head), "{metric}: {written}");
@@ -105,15 +88,10 @@ fn the_rules_ask_for_metrics_that_are_written() {
 #[test]
 fn each_alert_comes_with_its_cause_and_not_without() {
     let alert = |name: &str, minute: u32, alerts: Value| json!({"eval_time": format!("{minute}m"), "alertname": name, "exp_alerts": alerts});
-    let sick = [
-        of_ports(PortState::Down),
-        of_tasks(["far", "as-planned"]),
-        of_audit("three.json"),
-    ];
+    let sick = [of_ports(PortState::Down), of_tasks(["far", "as-planned"])];
     let well = [
         of_ports(PortState::Active),
         of_tasks(["nearer-exists", "as-near"]),
-        of_audit("alike.json"),
     ];
     let port = json!({
         "exp_labels": {"severity": "warning", "instance": "n1", "device": "mlx5_4", "port": "1"},
@@ -129,31 +107,18 @@ fn each_alert_comes_with_its_cause_and_not_without() {
             "description": "`nic-placement verify --job 1234` on its nodes says which tasks.",
         },
     });
-    let node = json!({
-        "exp_labels": {"severity": "warning", "instance": "n1", "node": "gpu003", "machine": "DGXH100"},
-        "exp_annotations": {
-            "summary": "node gpu003 is not like its kind (DGXH100); differences: 2",
-            "description": "`nic-placement audit` says which.",
-        },
-    });
-    let [differs, down, far] = [
-        "NicPlacementNodeDiffers",
-        "NicPlacementPortDown",
-        "NicPlacementTasksFar",
-    ];
+    let [down, far] = ["NicPlacementPortDown", "NicPlacementTasksFar"];
     let tests = json!({
         "rule_files": [rules()],
         "evaluation_interval": "1m",
         "tests": [
             {"interval": "1m", "input_series": series(&sick), "alert_rule_test": [
-                alert(differs, 1, json!([node])),
                 alert(down, 3, json!([])),
                 alert(down, 6, json!([port])),
                 alert(far, 8, json!([])),
                 alert(far, 12, json!([tasks])),
             ]},
             {"interval": "1m", "input_series": series(&well), "alert_rule_test": [
-                alert(differs, 30, json!([])),
                 alert(down, 30, json!([])),
                 alert(far, 30, json!([])),
             ]},
