@@ -248,8 +248,8 @@ fn the_source_keeps_to_its_walls_and_no_two_modules_use_one_another_in_a_circle(
 #[test]
 fn no_arrow_leads_back() {
     let of_user = |arrow: Vec<&'static str>| {
-        let used = arrow[1..].to_vec().into_iter();
-        used.map(move |word| (arrow[0], word.split('/').next().unwrap_or_default()))
+        let (user, used) = (arrow[0], arrow.into_iter().skip(1));
+        used.map(move |word| (user, word.split('/').next().unwrap_or_default()))
     };
     let meant = |(user, word)| {
         let meant = users().filter(move |name| is_meant(word, name));
