@@ -119,9 +119,9 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
-# ARM=16k: Debian's kernel with pages of that size
+# ARM=16k: Debian's kernel with pages of that size; ARM=64k: one built once from Debian's source, in 7 minutes of two CPUs
 ARM ?= 4k
-test-arm:       ## the arm64 packages on Debian's arm64 kernel and Slurm, in a guest, 3 min beside the build: ARM=16k (root, apt, PyPI, 0.7 GB)
+test-arm:       ## the arm64 packages on Debian's arm64 kernel and Slurm, in a guest, 3 min beside the build: ARM=16k, 64k (root, apt, PyPI, 0.7 GB)
 	tests/vm_arm/install.sh
 	$(CARGO) build --locked -p nic-placement-cli
 	NICP_TOOL=$(target)/debug/nic-placement $(MAKE) deb $(nobody) arch=aarch64

@@ -8,7 +8,7 @@
 #   VM_ALSO    files that go into /guest, separated by `:`
 #
 # By environment besides:
-#   VM_PAGES   4k, unless said, or 16k: the size of the kernel's pages
+#   VM_PAGES   4k, unless said, 16k or 64k: the size of the kernel's pages
 #   VM_CACHE   where packages are kept unpacked, ${XDG_CACHE_HOME:-~/.cache}/nic-placement/arm unless said
 #   VM_DOMAINS no: all root complexes are in PCI domain 0000, as qemu has them
 #
