@@ -13,22 +13,21 @@ pub(crate) static STEP: OnceLock<StepState> = OnceLock::new();
 #[allow(clippy::large_enum_variant, reason = "there is one value, in a static")]
 pub(crate) enum StepState {
     Placed(Active),
-    /// the wish, by which tasks remove an outer step's values; the refusal, if the user asked for
-    /// placement
+    /// the wish, for `task::withdraw`; a line for a user that asked for placement
     NotPlaced(Wish, Option<String>),
     /// a step without programs of the user's job, such as `extern`
     Foreign,
 }
 
 pub(crate) struct Active {
-    /// the plan, or the reason why there is none
+    /// the plan, or the reason for none
     pub(crate) session: Result<Session, String>,
     /// `verbose` or `dry-run`: tasks print their placement
     pub(crate) reports: bool,
     /// sorted names of variables that a task reads
     pub(crate) names: Vec<Cow<'static, str>>,
     pub(crate) threads_per_core: Option<usize>,
-    /// pyxis follows nic-placement in plugstack.conf
+    /// true if pyxis follows nic-placement in plugstack.conf
     pub(crate) container_later: bool,
 }
 
@@ -44,7 +43,7 @@ const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
 /// `SLURM_INTERACTIVE_STEP` and `SLURM_BATCH_SCRIPT`, the same in all releases.
 const PROGRAMS_OF_JOBS: [u32; 2] = [0xffff_fffa, 0xffff_fffb];
 
-/// True for a step of tasks.
+/// True for a numbered step of srun's.
 pub(crate) fn is_normal(spank: &SpankHandle) -> bool {
     spank.job_stepid().is_ok_and(|id| id <= MAX_NORMAL_STEP_ID)
 }

@@ -2,8 +2,8 @@
 //! queued, and sets variables for the nodes.
 //!
 //! Slurm passes the option of sbatch or salloc to the sruns inside as their own
-//! (src/common/spank.c, `spank_process_env_options`). That option would override a variable that a
-//! script sets later, so `init` removes it.
+//! (src/common/spank.c, `spank_process_env_options`). The option would override an [`ENVIRONMENT`]
+//! that the script sets: see `init`.
 #![forbid(unsafe_code)]
 
 use crate::log::say;
@@ -39,8 +39,9 @@ pub(crate) fn init() {
     }
 }
 
-/// Reports a typo in the variable. The job still runs, since Slurm ignores an optional plugin's
-/// return value here. A typo in the option has already ended the command.
+/// Reports a typo in [`ENVIRONMENT`], and a missing `=` of the option. The job still runs: Slurm
+/// ignores an optional plugin's return value here. A typo in the option has already ended the
+/// command.
 pub(crate) fn init_post_opt() {
     if let Some(Err(bad)) = words_of_variable() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
@@ -67,7 +68,7 @@ pub(crate) fn tell_the_user() {
     if IS_TOLD.load(Ordering::Relaxed) {
         return;
     }
-    // removes an outer srun's mark
+    // removes an outer srun's value
     set(ALREADY_REPORTED, None);
     let environment = words_of_variable().and_then(Result::ok);
     let option = option::value();
@@ -86,8 +87,8 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// In srun: sets variables for the nodes, which cannot always see srun's options: one if any
-/// component has `off`, one if the user gave `--cpu-bind`.
+/// In srun: sets for the nodes, which cannot always see srun's options, [`components::OFF`] if any
+/// component of a heterogeneous job has `off`, and [`cpu_bind::VARIABLE`].
 pub(crate) fn tell_the_nodes() {
     let settled = with_this_component(
         "a job's components have one placement: the last words hold for all, and an `off` of any",
@@ -101,16 +102,16 @@ pub(crate) fn tell_the_nodes() {
     set(cpu_bind::VARIABLE, word);
 }
 
-/// In sbatch and salloc: reports once that components have different words. A batch script's sruns
-/// inherit the first component's words, salloc's shell the last's.
+/// In sbatch and salloc: reports once if components of a heterogeneous job have different words. A
+/// batch script's sruns inherit the first component's words, salloc's shell the last's.
 pub(crate) fn tell_of_components() {
     with_this_component(
         "the job's sruns do not see different words of its components: name them at each srun",
     );
 }
 
-/// Adds this component's words and returns all so far; logs `problem` once, when two components
-/// first differ.
+/// Adds this component's words and returns all components' words so far; logs `problem` when two
+/// components first differ.
 fn with_this_component(problem: &str) -> Vec<Option<Words>> {
     static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
     let mut settled = option::locked(&COMPONENTS);

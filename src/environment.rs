@@ -1,4 +1,4 @@
-//! A task's environment, read in one pass, since each `spank_getenv` needs a buffer of 4 KiB.
+//! A step's or task's environment, read in one pass: `spank_getenv` needs a buffer of 4 KiB.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
@@ -13,8 +13,8 @@ pub(crate) struct Environment {
     pub(crate) present: Present,
     /// bytes that the variables take of execve(2)'s limit
     size: usize,
-    /// the stack limit of srun's user, which slurmstepd sets after this hook
-    /// (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
+    /// srun's stack limit, set in the task after `task_init` (src/slurmd/slurmstepd/ulimits.c,
+    /// `_set_limit`)
     stack: Option<u64>,
 }
 
@@ -50,8 +50,8 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// execve(2)'s room: the bytes that variables and `words` bytes of arguments take, and the
-    /// stack limit.
+    /// The bytes of the variables and, in `words`, of the arguments; the stack limit, by which
+    /// execve(2) bounds them.
     pub(crate) fn room(&self, words: usize) -> Room {
         Room {
             taken: words + self.size,
@@ -60,12 +60,12 @@ impl Environment {
     }
 }
 
-/// Makes the changes, reads them back, and returns failures.
+/// Makes the changes, reads them back, returns failures.
 pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {
         let result = match change {
-            // overwrites: the plan knew the old value
+            // `true` overwrites: the plan has seen the old value
             Change::Set(value) => spank.setenv(name.as_ref(), value, true),
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),

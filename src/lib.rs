@@ -4,8 +4,8 @@
 //! `tests/end_to_end.rs`, since a test program does not link with Slurm's symbols.
 //!
 //! slurm-spank's `SPANK_PLUGIN!` is not used: it stamps one Slurm release and exports all twelve
-//! hooks; for `job_prolog` slurmd starts a process with every job (Slurm's src/common/spank.c,
-//! `has_prolog`).
+//! hooks; if `job_prolog` is exported, slurmd starts a process with every job (Slurm's
+//! src/common/spank.c, `has_prolog`).
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals)]
 
@@ -54,7 +54,7 @@ extern "C" fn fill_version() {
     plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The only release of a site's build with `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
+/// The one release of a build with, say, `NIC_PLACEMENT_SLURM_RELEASE=22.05`; else `None`.
 const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
     Some(release) => Some(stamp(release.as_bytes())),
     None => None,
@@ -78,12 +78,12 @@ const fn stamp(release: &[u8]) -> u32 {
     number(*a, *b) << 16 | number(*c, *d) << 8
 }
 
-/// The running Slurm's release. Slurm exports only its API version: `slurm_api_version()` returns
-/// libslurm's `current << 16 | …`, one number for each release.
+/// `STAMP`, else the running Slurm's release, if tested. Slurm exports only its API version:
+/// `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each release.
 fn loaders_release() -> Option<u32> {
     let symbol = programs_symbol(c"slurm_api_version");
-    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table;
-    // NULL is `None`.
+    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all tested releases; NULL is
+    // `None`.
     let api_version: Option<extern "C" fn() -> c_long> = unsafe { std::mem::transmute(symbol) };
     STAMP.or_else(|| releases::of_api_version(api_version?()).map(Release::stamp))
 }
@@ -146,7 +146,7 @@ pub extern "C" fn slurm_spank_init_post_opt(spank: spank_t, argc: c_int, argv: A
     )
 }
 
-/// Runs in each task, as its user, just before execve(2).
+/// Runs in each task, as its user, before execve(2).
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
@@ -165,7 +165,7 @@ fn hook(
     body: impl FnOnce(&SpankHandle, Context),
 ) -> c_int {
     wall(name, || {
-        // stays empty: Slurm passes the value to `option_callback`
+        // stays empty: Slurm passes the option's value to `option_callback`
         let mut cache = OptionCache::default();
         let handle = init_spank_handle(spank, argc, argv, &mut cache);
         if let Ok(context) = handle.context() {
@@ -179,9 +179,9 @@ fn hook(
 
 /// Calls `take` with the first two words of the step's command, and an iterator over all words.
 ///
-/// For a container Slurm moves the words elsewhere and leaves NULL
-/// (src/slurmd/slurmstepd/container.c, `_modify_config`). Reading stops at NULL, since slurmstepd
-/// 22.05 crashed beyond it. slurm-spank's own reader does not check for NULL.
+/// For an OCI container Slurm moves the words elsewhere and leaves NULL
+/// (src/slurmd/slurmstepd/container.c, `_modify_config`). Reading stops at NULL, beyond which
+/// slurmstepd 22.05 crashed; slurm-spank's own reader does not stop.
 fn with_arguments(
     spank: spank_t,
     take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>),
@@ -223,7 +223,7 @@ fn slurms_log_level() -> Option<c_int> {
 const TASK_INIT: &str = "task_init";
 
 /// Returns 0 after a panic: unwinding would abort slurmstepd, and srun would hang until the time
-/// limit. In `task_init` a strict word ends the task.
+/// limit. In `task_init` a panic ends the task of a step with a strict word.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
     // std's hook would print a backtrace on the user's terminal. Our object has its own std, so
     // other plugins' panics do not reach this hook. Set once: a write in each task would copy pages
@@ -271,8 +271,8 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls this for the option of the command line, of `#SBATCH`, of sbatch's or salloc's
-/// environment, and on the node; the last call counts.
+/// Slurm calls this for the option on the command line, in `#SBATCH` and in the variables
+/// `command::LEFT`, and on the node; the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {
         option::provoke_by("option");

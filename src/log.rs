@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
-/// slurmstepd under `observe`, which logs one line with all warnings.
+/// slurmstepd under `observe`: `tell_admin` logs all warnings in one line.
 const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 
@@ -44,7 +44,7 @@ impl Log for ToSlurm {
     fn flush(&self) {}
 }
 
-/// Prints on the user's terminal, in srun or in a task.
+/// Prints on the user's terminal, in a command or a task.
 pub(super) fn say(line: &str) {
     slurm_spank_log(&one_line(&format!("nic-placement: {line}")));
 }

@@ -12,12 +12,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The words of the last `option_callback`, since Slurm's last call counts.
 static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 
-/// Stores the option's value. Returns false for a bad value in srun, sbatch and salloc, which then
-/// end before they queue a job.
+/// Stores the option's value. Returns false in scrontab, and for a bad value in srun, sbatch and
+/// salloc, which then end and queue no job.
 ///
-/// On a node, returns true for a bad value. After false, slurmstepd would log the raw value, line
+/// On a node, returns true for a bad value: after false slurmstepd would log the raw value, line
 /// ends included (src/common/spank.c, `_spank_stack_get_remote_options`), and a later Slurm may
-/// count false as a node failure.
+/// count a node failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
     if !remote && is_scrontab() {
         log::error!(
@@ -41,7 +41,8 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
 }
 
 /// True in scrontab, which reads `#SCRON --nic-placement` as sbatch does, but passes no plugin's
-/// option to the job (src/scrontab/scrontab.c, `_entry_to_job`); `help` would end the edit.
+/// option to the job (src/scrontab/scrontab.c, `_entry_to_job`). There `help` must not exit: the
+/// edit would be lost.
 fn is_scrontab() -> bool {
     let program = std::env::args_os().next();
     program.is_some_and(|path| program_name(&path.to_string_lossy()) == "scrontab")
@@ -78,11 +79,11 @@ pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
     }
 }
 
-/// The arguments of each plugstack.conf line that loads this library. Slurm calls `init` for every
-/// such line, before any other hook (src/common/spank.c, `spank_stack_load`).
+/// The arguments of each plugstack.conf line that loads this library. Slurm calls `init` for each
+/// line, before any other hook (src/common/spank.c, `spank_stack_load`).
 static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
 
-/// Adds one plugstack.conf line's arguments, without faults for test builds.
+/// Adds one plugstack.conf line's arguments, less those for faults in test builds.
 pub(crate) fn note_arguments(spank: &SpankHandle) {
     // an error counts as an unknown argument, so no step is placed
     let said = spank

@@ -14,11 +14,11 @@ use std::sync::OnceLock;
 
 /// A launcher's daemon, which srun starts once on each node to start the ranks there.
 ///
-/// The program's name alone identifies it. Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, but
-/// sruns of its ranks inherit that variable.
+/// Only the program's name identifies it: `SLURM_EXTERNAL_LAUNCHER`, which Hydra sets for its srun,
+/// also reaches sruns of ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
-    /// `orted`, `prted`: Open MPI's mpirun starts the daemons on the other nodes; ranks keep the
+    /// `orted`, `prted`: Open MPI's mpirun starts these on all nodes but its own; ranks keep the
     /// step's variables (plm_slurm_module.c, `launch_daemons`; tested: 4.1.4, 5.0.11)
     OpenMpi,
     /// proxies of MPICH, Intel MPI and MVAPICH (lib/tools/bootstrap/external/slurm_launch.c;
@@ -43,7 +43,7 @@ impl Daemon {
     }
 }
 
-/// Bytes of a job's list of nodes, at most: a user can set the variable, and root parses it.
+/// Most bytes of a job's node list: a user can set the variable, and root parses it.
 const LONGEST_NODELIST: usize = 64 * 1024;
 
 struct Started {
@@ -63,11 +63,11 @@ pub(crate) fn size_of_words() -> usize {
 /// Keeps facts about the step's command; `words` are the first two.
 ///
 /// With `--multi-prog` the first word names a file and the second holds its text, up to 4 MiB
-/// (Slurm's src/srun/launch.c, `_load_multi`). Plugins cannot see `--multi-prog`, so any second
-/// word is parsed as such text; a program's argument does not match its form.
+/// (src/srun/launch.c, `_load_multi`). Plugins cannot see `--multi-prog`, so any second word is
+/// parsed as such text; a program's argument does not match its form.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
-        // a longer word is the text of `--multi-prog`, since execve(2) would refuse it
+        // a longer word is the text of `--multi-prog`: execve(2) would refuse it as an argument
         let all: Vec<&CStr> = all
             .filter(|word| word.count_bytes() < Room::LONGEST)
             .collect();
@@ -88,12 +88,11 @@ fn daemon() -> Option<Daemon> {
     STARTED.get()?.daemon
 }
 
-/// True for a launcher's daemon. `-c` and strict words are for the daemon's ranks, but the step's
-/// only task on a node is the daemon.
+/// True for a launcher's daemon. Callers then ignore `-c` and strict words, meant for ranks: the
+/// step's only task on a node is the daemon.
 ///
 /// From 23.11 on srun reads SLURM_CPUS_PER_TASK for daemons too, and binds no task with
-/// `--external-launcher` (Slurm's src/common/env.c, `_set_ext_launcher_hydra`;
-/// src/slurmd/slurmd/req.c).
+/// `--external-launcher` (src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
 pub(crate) fn starts_ranks() -> bool {
     daemon().is_some()
 }
@@ -102,13 +101,13 @@ pub(crate) fn words() -> &'static [&'static str] {
     STARTED.get().map_or(&[], |started| &started.words)
 }
 
-/// The reason not to place a launcher's daemon: ranks would get another task's NIC, or variables
-/// that differ between nodes.
+/// The reason not to place a launcher's daemon: ranks would get the daemon's NIC, or variables that
+/// differ between nodes.
 ///
-/// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables and
-/// none of ours. If nodes differ, libraries that number NICs in a list (NCCL with SHARP, NVSHMEM)
-/// fail or connect wrong NICs. So daemons are placed only if the step has all of the job's nodes,
-/// or if mpirun itself runs in a placed step.
+/// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables alone.
+/// If nodes' variables differ, libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail
+/// or connect wrong NICs. So Open MPI's daemons are placed only if the step has all of the job's
+/// nodes, or if mpirun itself runs in a placed step.
 pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     if daemon()? == Daemon::Overlaying {
         return Some(
@@ -117,7 +116,7 @@ pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
         );
     }
     // srun keeps a SLURM_JOB_NODELIST that is set, but overwrites SLURM_JOB_NUM_NODES with the
-    // step's count (Slurm's src/common/env.c, `setup_env`, `env_array_for_step`)
+    // step's count (src/common/env.c, `setup_env`, `env_array_for_step`)
     let of_job =
         variable(spank, "SLURM_JOB_NODELIST").filter(|text| text.len() <= LONGEST_NODELIST)?;
     let of_job = HostList::parse(&of_job).ok()?.count();

@@ -30,7 +30,7 @@ use slurm_spank::SpankHandle;
 use std::borrow::Cow;
 
 /// The library of pyxis, which runs tasks in containers. All tasks of the node get the environment
-/// of the first task's container, which overrides variables of earlier plugins (NVIDIA/pyxis,
+/// of the first task's container, which overrides variables that earlier plugins set (NVIDIA/pyxis,
 /// pyxis_slurmstepd.c, `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
@@ -42,8 +42,8 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
-/// When slurmd starts: logs that no node file exists. Slurm calls `slurm_spank_init` in slurmd too
-/// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
+/// When slurmd starts: logs if the node file is missing. Slurm calls `slurm_spank_init` in slurmd
+/// too (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
 pub(crate) fn tell_of_no_node_file() {
     if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
         tell_admin(&line);
@@ -119,7 +119,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Limit of findings about the admin's arguments, which each step logs.
+/// Most findings about the admin's arguments that a step logs.
 const DOUBTS: usize = 8;
 
 /// The settings of admin and user, and the reason if placement is off.
@@ -183,7 +183,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,
-        // a job with all cores shares the node with no other
+        // a job with all cores of the node shares it with no other job
         alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
@@ -191,7 +191,6 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
 /// `-c` of this step; `None` if SLURM_CPUS_PER_TASK comes from elsewhere, such as sbatch.
 fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> Option<u32> {
     let requested: u32 = variable?.parse().ok()?;
-    // `-c` is for a launcher's ranks, not for its daemon
     if program::starts_ranks() {
         return None;
     }
@@ -218,14 +217,14 @@ fn counted(spank: &SpankHandle) -> Option<Counted> {
     })
 }
 
-/// Threads per core, by the first core: Slurm counts threads only if all cores of a node have as
-/// many (slurm.conf(5), `ThreadsPerCore`).
+/// Threads of the first core: Slurm counts threads only if all cores of a node have equally many
+/// (slurm.conf(5), `ThreadsPerCore`).
 fn threads_per_core(node: &Topology) -> Option<usize> {
     if let Some(first) = node.pus.first() {
         let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
         return Some(node.pus.iter().filter(is_there).count());
     }
-    // discovery reads cores only if a word needs them
+    // below `Scope::Cores` discovery reads no cores
     if !node.provenance.is_this_system() {
         return None;
     }

@@ -17,9 +17,9 @@ use nic_placement_process::session::{Session, carry_out, report};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
-/// Removes an outer step's [`GPU_BIND`] in slurmstepd, before it forks the tasks. slurmd sets the
-/// variable if this step has `--gpu-bind`, but never removes it (src/slurmd/slurmstepd/task.c,
-/// `exec_task`, since 22.05).
+/// Removes an outer step's [`GPU_BIND`] in slurmstepd, before it forks the tasks. Slurm sets the
+/// variable in tasks of a step with `--gpu-bind`, but never removes it
+/// (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
 pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
     let Some(StepState::Placed(Active {
         session: Ok(session),
@@ -114,7 +114,7 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     }
 }
 
-/// Places one task; returns its failures.
+/// Places one task; returns its failures, if any.
 fn place(
     spank: &SpankHandle,
     active: &Active,
@@ -135,7 +135,7 @@ fn place(
         room: Some(environment.room(program::size_of_words())),
         ..task(active, session, &environment.present)
     };
-    // the process has the user's rights: a file that it cannot read, the program cannot read either
+    // the process has the user's rights: a file that it cannot read, the program cannot either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
     let evidence = Evidence {

@@ -8,12 +8,12 @@
 //! * [`policy`] maps GPUs to NICs, [`gpus`] tasks to GPUs, [`bind`] tasks to CPUs and memory; the
 //!   result is a [`placement`].
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
-//! * [`libraries`] sets the variables that communication libraries read.
+//! * [`libraries`] computes the variables of communication libraries.
 //!
 //! ARCHITECTURE.md has the reasons for this division.
 #![forbid(unsafe_code)]
 
-// test files shared with other crates import from `nic_placement_core`
+// tests include files of other crates, which import from `nic_placement_core`
 #[cfg(test)]
 extern crate self as nic_placement_core;
 

@@ -1,7 +1,7 @@
 //! The map from GPUs to NICs, in the formats of engines that drive all GPUs of a node.
 //!
-//! [`Format`] names each reader's source file and release. A map that would lack a GPU or name a
-//! wrong NIC is an error.
+//! [`Format`] names each reader's source file and release. A GPU without a NIC is an error, except
+//! in JSON.
 
 use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
@@ -115,12 +115,12 @@ pub fn sglang(subject: Subject) -> Result<String, NoMap> {
     Ok(format!("{{{}}}\n", entries.join(",")))
 }
 
-/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: both lists even if empty.
+/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: both lists of each, even if empty.
 ///
 /// Mooncake's builds call AMD's GPU memory `hip` or `rocm`
 /// (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
-/// tent/src/platform/rocm/rocm_probe.cpp): the map has both, since a build takes any NIC for memory
-/// that the map lacks.
+/// tent/src/platform/rocm/rocm_probe.cpp): the map has both names, since a build takes any NIC for
+/// memory that the map lacks.
 pub fn mooncake(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, .. } = subject;
     let mut lines = Vec::new();

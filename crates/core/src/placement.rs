@@ -59,14 +59,14 @@ pub struct Excluded {
 pub struct RailUse {
     pub rail: RailIndex,
     pub path: PathType,
-    /// the GPU's bandwidth in Mbit/s while all users of the rail send; `None` if no rate is known
+    /// the GPU's Mbit/s on the rail while all GPUs send on their rails; `None` without known rates
     pub share_mbps: Option<u64>,
     pub users: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
-    /// best first; empty if the node has no usable rail
+    /// best first; empty without usable rails, or if the job under `spread` lacks the GPU
     pub choices: Vec<RailUse>,
     pub numa_node: Option<u32>,
     pub reason: String,
@@ -74,17 +74,17 @@ pub struct GpuPlacement {
     pub shortfall: Option<String>,
 }
 
-/// The node-wide map: the same for every task, step and job, whatever they were granted.
+/// The map of all GPUs of the node, the same for a step's tasks. Only `spread` uses Slurm's grant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePlacement {
     pub policy: Policy,
     /// in rail order
     pub rails: Vec<Rail>,
-    /// the rails in the order of `rails=`, then all others; empty without `rails=`
+    /// rails in the order of `rails=`, then all others; empty without `rails=`
     pub numbered_by_admin: Vec<RailIndex>,
-    /// Ports that would be rails if they worked or ran at the fabric's rate, in rail order; rail
-    /// numbers count them. `rate_mbps`: the fabric's, or the port's if higher. `excluded` has the
-    /// reasons.
+    /// Ports that would be rails if they worked or ran at the fabric's rate, in rail order; policy
+    /// `rail` numbers them too. `rate_mbps`: the fabric's, or the port's if higher. `excluded` has
+    /// the reasons.
     pub broken: Vec<Rail>,
     /// rails slower than others of the same device model; `NCCL_IB_HCA` may omit them
     pub degraded: Vec<Rail>,
@@ -133,16 +133,16 @@ pub struct TaskPlacement {
     pub gpus: Vec<GpuIndex>,
     /// the GPUs visible to the program, in the program's order
     pub seen: Vec<GpuIndex>,
-    /// each with the path from the task's nearest GPU, or without GPUs from the task's CPUs
+    /// each with the path from the nearest of `gpus`, or from `cpus` if there are no GPUs
     pub rails: Vec<(RailIndex, PathType)>,
     pub cpus: CpuSet,
     /// true if `cpus` differ from the task's present CPUs
     pub moves: bool,
     /// NUMA nodes (OS indices) of the new memory policy; empty keeps the present policy
     pub mems: NodeSet,
-    /// true if memory may come from `mems` only
+    /// true under `mem=strict`: memory comes from `mems` only
     pub fences: bool,
-    /// cores for the task's threads under `omp=on`, if known
+    /// the task's number of cores, for `OMP_NUM_THREADS` under `omp=on`, if known
     pub threads: Option<usize>,
     pub notes: Notes,
 }
@@ -152,9 +152,9 @@ pub struct TaskPlacement {
 pub struct Notes {
     /// for the user: on GPUs, NICs, CPUs and memory
     pub reasons: Vec<String>,
-    /// for the admin; `reasons` has it too
+    /// for Slurm's log: rails in `denied_nics`; `reasons` has it too
     pub warning: Option<String>,
-    /// the reason why the task stays far from its GPU: the step has no near CPUs, or too few
+    /// the reason why the task stays far from its GPU: the step has too few near CPUs
     pub far: Option<String>,
     /// requests that cannot be met, such as `bind=core`
     pub missed: Vec<String>,
@@ -162,7 +162,7 @@ pub struct Notes {
     pub shortfalls: Vec<String>,
     /// decisions that could not be carried out
     pub failures: Vec<String>,
-    /// true if the kernel lacks the memory policy
+    /// true if the kernel cannot prefer several NUMA nodes (before 5.15)
     pub memory_stays: bool,
 }
 
@@ -176,7 +176,7 @@ impl Notes {
 pub struct Variable<'a> {
     pub name: Cow<'a, str>,
     pub change: Change,
-    /// the value in the library's configuration file, which overrules the variable
+    /// the value that the library takes from its configuration file instead
     pub of_file: Option<String>,
     pub why: Cow<'a, str>,
 }

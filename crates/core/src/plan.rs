@@ -1,8 +1,7 @@
 //! A [`Plan`] is made from a node, a wish and a step, and gives each task its [`TaskPlan`].
 //!
-//! The plugin and the tool use the same plan, so the tool shows what a step gets. Core neither
-//! reads nor changes the system: the caller passes the facts of the task's process, and carries out
-//! the decision.
+//! The plugin and the tool use the same plan, so the tool shows what a step gets. Core makes no
+//! system call: the caller reads a task's facts and carries out the decision.
 
 mod room;
 mod task;
@@ -44,13 +43,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// `read` returns the text of a site's configuration file; it is called only if that text can
-    /// change a variable.
+    /// `read` returns the text of a site's configuration file, called only if that text can change
+    /// a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// The plan of a step, or of one task: then `were` has the rails of the step's plan.
+    /// The plan of a step; for one task, `were` has the rails of its step's plan.
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);

@@ -49,12 +49,12 @@ pub struct Step {
     pub srun: Option<String>,
     /// the job's cores here, by Slurm's count
     pub job_cores: Option<usize>,
-    /// true if no other job has or can get a task here
+    /// for `spread`: true if no other job has or can get a task on this node
     pub alone_on_node: bool,
 }
 
-/// A step's grant in Slurm's units. With `CPUs=64` on 64 cores of two threads, `-c 4` means four
-/// cores, with both threads of each.
+/// A step's grant in Slurm's units. With slurm.conf's `CPUs=64` for 64 cores of two threads, `-c 4`
+/// means four cores, with both threads of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// threads or cores
@@ -72,8 +72,8 @@ pub struct Task {
     pub gpus: GpuGrant,
     /// `None`: find the GPUs by the evidence in `gpus`
     pub known: Option<TaskGpus>,
-    /// NICs closed to this task and open to other tasks of the job; the map omits NICs closed to
-    /// the whole job
+    /// NICs that this task's device cgroup denies; the map omits NICs that the whole job may not
+    /// open
     pub denied_nics: Vec<NicIndex>,
     pub cpus: CpuSet,
     /// CPUs of all the step's tasks here; a task may get no CPU beyond them
@@ -113,7 +113,7 @@ pub struct Memory {
     pub taken: Option<String>,
     /// NUMA nodes of the policy that an outer step set by placement; this step may only narrow them
     pub ours: Option<NodeSet>,
-    /// the cpuset's NUMA nodes for memory
+    /// the cpuset's NUMA nodes for memory; `None` if unknown
     pub allowed: Option<NodeSet>,
 }
 
@@ -161,13 +161,13 @@ impl TaskGpus {
     }
 }
 
-/// A task's right to open a device node, by faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`: the
-/// kernel asks the device cgroup too, and opens nothing.
+/// A task's right to open a device file, by faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`: the
+/// kernel checks the device cgroup too, and opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Allowed,
     /// another task's or job's device
     Denied,
-    /// no such node, or not checked
+    /// no such file, or not checked
     Unknown,
 }

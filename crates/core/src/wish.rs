@@ -40,7 +40,7 @@ pub struct Words {
     pub forgets_no_env: bool,
 }
 
-/// The cached node, which a step reads instead of /sys.
+/// The cache of the node's topology, read by a step instead of /sys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFileUse {
     pub path: String,
@@ -73,7 +73,7 @@ pub struct Admin {
     pub fabric: Fabric,
     /// `set=`: one for each variable
     pub templates: Vec<Template>,
-    /// the map files that `templates` name; no argument sets them
+    /// the map files that `templates` name, if they exist; not an argument
     pub map_files: Vec<MapFile>,
 }
 
@@ -86,10 +86,10 @@ pub struct Selection {
     pub unopenable: Vec<(NicIndex, String)>,
 }
 
-/// The bandwidth of each path type, in thousandths of the path's narrowest rate: weighs a far idle
+/// The bandwidth of a flow on each path type, in thousandths of the rail's rate: weighs a far idle
 /// NIC against a near shared one.
 ///
-/// The figures are estimates (benches/README.md); only their order is certain. PHB and NODE:
+/// The defaults are estimates (benches/README.md); only their order is certain. PHB and NODE:
 /// medians over CPU models; no measurement has NODE below PHB. SYS: the least of single flows;
 /// concurrent flows got less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub enum Fabric {
     #[default]
     Unsaid,
     Routed,
-    /// a NIC reaches only NICs of its own rail
+    /// a NIC reaches only its own rail's NICs on other nodes
     IsolatedRails,
 }
 
@@ -131,7 +131,7 @@ pub struct Libraries(pub(crate) u32);
 pub struct MapFile {
     pub format: Format,
     pub path: String,
-    /// `None` on another node: not compared
+    /// `None`: not read, since the plan may be for another node
     pub text: Option<String>,
 }
 
@@ -169,14 +169,15 @@ pub struct Wish {
     pub bind: Bind,
     pub mem: Mem,
     pub omp: bool,
-    /// true with the user's `bind=`: overrides `--cpu-bind=none`, which only ends Slurm's binding
+    /// true with the user's `bind=`: it overrides `--cpu-bind=none`, which ends only Slurm's
+    /// binding
     pub bind_by_user: bool,
     pub by_user: bool,
     pub libraries: Libraries,
     pub env_names: Vec<String>,
     pub no_env: Vec<String>,
-    /// leave out the reasons for GPUs' NICs, because no output or log will show them: with hundreds
-    /// of GPUs and NICs this saves a third of a step's time
+    /// omits the reasons for GPUs' NICs, which no output or log will show: with hundreds of GPUs
+    /// and NICs this saves a third of a step's time
     pub wordless: bool,
 }
 

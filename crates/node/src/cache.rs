@@ -38,9 +38,9 @@ pub struct NodeFile {
 pub enum BadNodeFile {
     /// does not begin with [`MAGIC`]
     Foreign,
-    /// a node file of another version
+    /// the file's version
     Version(String),
-    /// content does not fit its checksum
+    /// content does not fit its checksum or the format
     Damaged,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-/// Parses a node file. Checks of its topology would double the time; `refresh` writes only
-/// consistent topologies, and a step reads only root's files.
+/// Parses a node file without checks of its topology, which would double the time: `refresh` writes
+/// only consistent topologies, and a step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
     let own = rest.strip_prefix(VERSION.as_bytes());

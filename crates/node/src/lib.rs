@@ -56,7 +56,7 @@ impl std::error::Error for NoTopology {}
 /// have up to 19 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads the node of `source`, with findings; `author` is the required owner of its files.
+/// Reads the node of `source`, with findings; `author` is the required owner of the source's files.
 pub fn read(
     source: &NodeSource,
     scope: Scope,
@@ -112,7 +112,7 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
     (node, diagnostics)
 }
 
-/// DMI's strings (the kernel's drivers/firmware/dmi-id.c).
+/// DMI's strings (drivers/firmware/dmi-id.c).
 pub fn dmi(root: &Root) -> Dmi {
     let read = |name: &str| {
         let text = root.read(&format!("sys/devices/virtual/dmi/id/{name}"));
@@ -126,8 +126,9 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Fits a described node to the `live` one: removes NICs that `live` lacks, because a library fails
-/// on their names, and takes ports, device files, UUIDs, order and MIG instances from `live`.
+/// Fits the `node` of a file or built-in machine to the `live` one: removes NICs that `live` lacks,
+/// because a library fails on their names, and takes from `live` NICs' ports and device files, and
+/// GPUs' facts except a stated `model`.
 pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     node.nics.retain_mut(|nic| {

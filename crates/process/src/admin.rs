@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Found {
     pub admin: Admin,
     pub findings: Vec<Diagnostic>,
-    /// for `check`, which also judges lines for other nodes and partitions
+    /// the file and its path: `nic-placement check` also checks lines for other nodes
     pub file: Option<(Conf, String)>,
     /// the reason why no step is placed here
     pub off: Option<Off>,
@@ -18,7 +18,7 @@ pub struct Found {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
-    /// the file with `disable`, or the switch `….disabled`
+    /// the file with `disable`, or the switch file `….disabled`
     Disabled(String),
     /// a bad argument, or an unreadable configuration file, which may have `disable`
     Refused(String),
@@ -36,8 +36,8 @@ impl fmt::Display for Off {
 /// The kernel's host name; a user can change all other names that slurmstepd sees.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings. `partition` reads the user's environment, so it runs only if a line needs
-/// it.
+/// Reads the settings. `partition` reads the user's environment, so it runs only if a line names
+/// partitions.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -62,7 +62,7 @@ pub fn find<'a>(
         }
         Err(why) => unusable = Some(why),
     }
-    // the switch is beside the configuration file, or in the usual folder even with `conf=`
+    // switch files: beside the configuration file, or in the usual folder even with `conf=`
     let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
     let mut switches = Vec::from(switches);
     switches.dedup();
@@ -127,7 +127,7 @@ pub fn wish(
     Wish::new(admin, variable, option)
 }
 
-/// The node's name for lines with `NodeName=`.
+/// The host's name; empty if unreadable.
 pub fn hostname() -> String {
     /// The kernel's limit is 64 bytes.
     const LIMIT: usize = 256;

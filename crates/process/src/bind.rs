@@ -26,8 +26,8 @@ pub fn memory(in_a_placed_step: bool) -> Memory {
     }
 }
 
-/// [`Balancing::AsWithoutPolicy`] if the kernel moves pages between fast and slow memory
-/// (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2).
+/// [`Balancing::AsWithoutPolicy`] if the kernel moves pages to and from this node's slow memory,
+/// which has no CPUs (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2).
 fn balancing(node: &Topology) -> Balancing {
     let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
     let value = || {
@@ -39,7 +39,7 @@ fn balancing(node: &Topology) -> Balancing {
     };
     match has_slow_memory && value().is_some_and(|value| value & 2 != 0) {
         true => Balancing::AsWithoutPolicy,
-        // between equally fast nodes balancing would only move memory away from the task
+        // between equally fast NUMA nodes balancing would only move memory away from the task
         false => Balancing::Not,
     }
 }

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::path::Path;
 
-/// `/dev`, opened once, and the mounts at that time.
+/// `/dev`, opened once, and the process's mount namespace then.
 pub struct DeviceFiles {
     pub(crate) directory: Option<File>,
     /// for each GPU of the topology: its path below `/dev`
@@ -48,7 +48,7 @@ impl DeviceFiles {
         }
     }
 
-    /// A container's device files, if this process has entered one since `open`.
+    /// Device files in the container that this process has entered since `open`, if any.
     fn of_the_container(&self, node: &Topology) -> Option<DeviceFiles> {
         let has_other_mounts = root::identity(MOUNTS) != self.mounts;
         (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| DeviceFiles::open(node))
@@ -73,7 +73,7 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
 /// The plan without verbs NICs if this node has no `/dev/infiniband`: a library's list of NICs that
-/// no task can open would hide working interfaces. A described machine's plan stays.
+/// no task can open would hide working interfaces. A described machine's plan is unchanged.
 pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Plan {
     if !devices.lacks_rdma || plan.map.rails.is_empty() {
         return plan;

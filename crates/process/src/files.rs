@@ -14,7 +14,7 @@ use walk::{End, FileSystems, walk};
 const TABLES: &str = "/proc/net/";
 const INTERFACES: &str = "/sys/class/net/";
 
-/// The beginning of a site's or the kernel's file, with this process's rights.
+/// The beginning of a site's or the kernel's file, read with this process's rights.
 pub fn read(path: &str) -> Option<FileText> {
     let limit = if path.starts_with(TABLES) {
         Root::MAX_TABLE
@@ -34,7 +34,7 @@ pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
 }
 
-/// True if the file system surely answers: the kernel's tables, and `/etc`, without which no
+/// True if the file system surely answers: the kernel's, and that of /etc, without which no
 /// program starts. `..`, and links in /proc/PID, can lead to file systems that do not answer.
 fn answers(path: &str) -> bool {
     [TABLES, "/sys/", "/etc/"]
@@ -43,7 +43,7 @@ fn answers(path: &str) -> bool {
         && path.split('/').all(|name| name != "..")
 }
 
-/// Milliseconds in which all remote file systems of a task must answer. A server on the same fabric
+/// Milliseconds that a task waits for all remote file systems together. A server on the same fabric
 /// needs 1, a mount by automount(8) some 100.
 const PATIENCE: u16 = 1000;
 
@@ -51,7 +51,7 @@ const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
 /// Files that a user names or has at home. A file has [`FileText::unanswered`] if its file system
-/// does not answer within a second.
+/// is FUSE or does not answer within a second.
 #[derive(Default)]
 pub struct UsersFiles {
     scout: RefCell<LazyScout>,
@@ -65,7 +65,7 @@ impl UsersFiles {
         if answers(path) {
             return read(path);
         }
-        // nearly every task lacks the file, which the kernel's cache tells without a wait
+        // nearly every task lacks the file; the kernel's cache shows that without a wait
         if known(path) == Known::Absent {
             return None;
         }

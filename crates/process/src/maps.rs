@@ -1,4 +1,5 @@
-//! The node's maps that `set=` names, which `nic-placement refresh` keeps beside the node file.
+//! The node's maps of GPUs to NICs that `set=` names. `nic-placement refresh` keeps them beside the
+//! node file.
 
 use nic_placement_core::config::Admin;
 use nic_placement_core::libraries::wanted::MapFile;
@@ -23,7 +24,7 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
         .collect()
 }
 
-/// Reads the maps. A link, or another user's file, is refused: that user could change the NICs of
+/// Reads the maps. A link, or another user's file, is refused: its owner could change the NICs of
 /// every task. Without `author` the process only plans, perhaps for another node: no file is read,
 /// and every map counts as existing.
 pub fn find(admin: &mut Admin, author: Option<Author>) {

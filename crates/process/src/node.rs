@@ -9,7 +9,7 @@ use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The topology and findings. A described node keeps only devices that this node has.
+/// The topology and findings. A described node keeps only NICs that this node has.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -34,7 +34,7 @@ pub fn author() -> Author {
     }
 }
 
-/// A described node without the devices that this node lacks.
+/// A described node without the NICs that this node lacks.
 pub fn confirmed(
     mut described: Topology,
     mut diagnostics: Vec<Diagnostic>,
@@ -46,7 +46,7 @@ pub fn confirmed(
     (described, diagnostics)
 }
 
-/// Reads the node file if fresh, since a file waits for no hardware; otherwise the hardware.
+/// Reads the node file if it is fresh, to wait for no hardware; otherwise reads the hardware.
 fn this_node(
     NodeFileUse { path, max_age }: &NodeFileUse,
     scope: Scope,
@@ -65,8 +65,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// slurmd's warning if steps would read a node file that does not exist. `None` with `conf=`: that
-/// file's file system may not answer, and slurmd must start.
+/// slurmd's warning if the node has RDMA devices but no node file, which steps would read. `None`
+/// with `conf=`: the configuration's file system may not answer, and slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

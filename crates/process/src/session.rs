@@ -21,7 +21,7 @@ pub struct Session {
     /// without the NICs that are missing on this node
     pub plan: Plan,
     findings: Vec<Diagnostic>,
-    /// `None` if this process only plans: no device is asked
+    /// `None` if this process only plans: no device file is checked
     devices: Option<DeviceFiles>,
 }
 
@@ -95,8 +95,8 @@ impl Session {
     }
 }
 
-/// Reads a site's files. If the process only plans, configurations read as empty, since another
-/// user or node has other files.
+/// Reads a site's files. If the process only plans, it reads this node's kernel files alone; others
+/// count as empty, since another user or node has other files.
 fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -127,7 +127,7 @@ pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String>
     let TaskPlan {
         plan, placement, ..
     } = placed;
-    // slurmd sets this variable for tasks alone; in slurmstepd it names an outer step's node
+    // slurmd sets `NODE_NAME` for tasks alone; slurmstepd's own can be an outer step's
     let name = present
         .get(NODE_NAME)
         .cloned()

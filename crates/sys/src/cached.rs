@@ -10,7 +10,7 @@ pub enum Known {
     /// no such file, or no right to search for it
     Absent,
     There,
-    /// a file system must be asked, or the kernel is older than 5.12
+    /// a file system must be asked, or an old kernel or seccomp refuses the call
     Nothing,
 }
 
@@ -50,7 +50,7 @@ pub fn known(path: &str) -> Known {
         )
     };
     if descriptor >= 0 {
-        // SAFETY: only this function knows the new descriptor.
+        // SAFETY: only this function has the new descriptor.
         unsafe { libc::close(descriptor as i32) };
         return Known::There;
     }

@@ -6,8 +6,8 @@ use std::io;
 
 /// Sets a variable, or removes it.
 ///
-/// Only for the first two hooks of srun, sbatch and salloc: the programs start threads only after
-/// all options are settled (Slurm's `init_srun`: "This must happen before we spawn any threads").
+/// Only for `slurm_spank_init` and `slurm_spank_init_post_opt` in srun, sbatch and salloc, which
+/// start threads only later (Slurm's `init_srun`: "This must happen before we spawn any threads").
 /// Slurm itself calls setenv(3) there (src/common/spank.c, `_option_setenv`).
 pub fn set_variable_before_threads(name: &str, value: Option<&str>) -> io::Result<()> {
     let (name, value) = (CString::new(name)?, value.map(CString::new).transpose()?);

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 struct Search<'a> {
     file_name: &'a [u8],
-    /// true once the walk is at our object or beyond
+    /// true once the walk has reached our object
     past_us: bool,
     found: bool,
 }

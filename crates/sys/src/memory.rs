@@ -63,7 +63,7 @@ fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     let mut mode: c_int = 0;
     let mut nodes = [0u64; WORDS + 1];
     // SAFETY: a raw call, since libc has no wrapper. get_mempolicy(2) with address 0 and these
-    // flags writes one int and at most MAX_NODE - 1 bits of `nodes`, which has more than that.
+    // flags writes one int and at most MAX_NODE - 1 bits of `nodes`, which has more.
     let result = unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -82,7 +82,7 @@ fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
 /// (kernel/sched/fair.c `task_numa_work`), so pages in slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
-    /// moves pages as without a policy, if the kernel can: for several nodes since Linux 6.9
+    /// moves pages as without a policy, if the kernel can: for [`prefer_memory`] since Linux 6.9
     AsWithoutPolicy,
     Not,
 }
@@ -90,8 +90,8 @@ pub enum Balancing {
 /// Prefers these NUMA nodes, for the calling thread and the program that it becomes.
 ///
 /// Kernels before 5.15 prefer one node only. For several nodes the error is then
-/// [`io::ErrorKind::Unsupported`]: the first node would be far from threads on others. `EINVAL` if
-/// no node is in the cpuset.
+/// [`io::ErrorKind::Unsupported`]: one alone would be far from threads on others. Several nodes
+/// outside the cpuset give it too; one gives `EINVAL`.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -122,8 +122,8 @@ fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()
 fn set(mode: c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
-    // SAFETY: a raw call, since libc has no wrapper. set_mempolicy(2) reads at most MAX_NODE - 1
-    // bits of `words`, which has more than that.
+    // SAFETY: a raw call, as in `get`. set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`,
+    // which has more.
     let result = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,

@@ -44,7 +44,7 @@ impl Reply {
 
 /// Bytes of a packet, at most: a path, or a part of a file.
 const PACKET: usize = 4608;
-/// Values of a packet's first byte.
+/// Values of an answer's first byte.
 const DATA: u8 = 0;
 const END: u8 = 1;
 /// Milliseconds to wait for the killed child, which ends within 1 unless a file system holds it.
@@ -69,8 +69,8 @@ impl Scout {
         let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let none: libc::c_long = 0;
         // SAFETY: libc's fork(2) would set an exit signal, and its clone(2) needs a function and a
-        // stack. The child has a copy of all memory. `serve` takes no lock, so locks of other
-        // threads do not matter; it allocates nothing and never returns.
+        // stack. The child has a copy of all memory. `serve` takes no lock that another thread may
+        // hold, allocates nothing and never returns.
         let process = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
         match process {
             0 => serve(its.as_raw_fd(), limit),
@@ -201,8 +201,8 @@ fn tell(socket: i32, packet: &[u8]) {
 
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
-        // SAFETY: glibc has close_range(2) only since 2.34. It touches no memory, and nothing in
-        // the child uses the descriptors.
+        // SAFETY: glibc has close_range(2) only since 2.34. The call touches no memory, and the
+        // child does not use the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     if close_range(0, socket - 1) && close_range(socket + 1, i32::MAX) {
@@ -227,7 +227,7 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
         true => libc::O_PATH | libc::O_DIRECTORY,
         false => libc::O_NONBLOCK | libc::O_NOCTTY,
     };
-    // SAFETY: std's functions allocate. The path ends with NUL.
+    // SAFETY: the path ends with NUL; std's open may allocate.
     let file = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
     if file < 0 {
         return (error(), 0);
@@ -243,7 +243,7 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
 
 /// As [`answer`]; sends a symbolic link's target.
 fn kind(socket: i32, path: &CStr) -> (i32, u32) {
-    // SAFETY: `stat` is numbers, which the call fills.
+    // SAFETY: `stat` is numbers, for which zeros are valid.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with NUL, and `facts` is writable.
     if unsafe { libc::lstat(path.as_ptr(), &raw mut facts) } != 0 {

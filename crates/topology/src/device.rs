@@ -64,10 +64,10 @@ pub struct Gpu {
     /// `GPU-…`, as in `CUDA_VISIBLE_DEVICES`
     pub uuid: Option<String>,
     pub model: Option<String>,
-    /// an AMD GPU's index in ROCm, if not in PCI order: ROCm counts the compute driver's nodes
-    /// (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
+    /// an AMD GPU's index in ROCm, in the order of the compute driver's nodes (ROCR-Runtime,
+    /// src/core/runtime/amd_topology.cpp); `None` if that is PCI order
     pub runtime_index: Option<u32>,
-    /// MIG instances (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`); `None` for none
+    /// number of MIG instances (`gi*` in `/proc/driver/nvidia/capabilities/gpuN/mig`); `None` for 0
     pub mig_instances: Option<u32>,
 }
 
@@ -86,8 +86,8 @@ impl Gpu {
     }
 
     /// True if NVLink-C2C connects the GPU to its CPU (Grace Hopper, Grace Blackwell): the CPU's
-    /// host bridges are then as near to the GPU as to the CPU. The GPU's name contains the
-    /// superchip's.
+    /// host bridges are then as near to the GPU as to the CPU. `model` contains the superchip's
+    /// name.
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
         let mut superchips = ["GH200", "GB200", "GB300"].iter();
@@ -193,13 +193,13 @@ pub struct Port {
     pub subnet: Option<SubnetPrefix>,
     /// newest RoCE type of the GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// interface of the default route: the port's, or a bond, bridge or VLAN above it
+    /// interface of the default route, if it is the port's or a bond, bridge or VLAN above it
     pub default_route: Option<String>,
-    /// IPv4 networks of the interface, such as `10.1.0.0/16`, by address
+    /// IPv4 networks of the port's interface and of interfaces above it, by address
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// true if the interface has addresses, but `networks` is empty: they are IPv6's, or in another
-    /// routing table
+    /// true if the interface has addresses, but `networks` is empty: they are IPv6's, or routed
+    /// by another table
     #[serde(default)]
     pub routes_elsewhere: bool,
     /// true if the interface is in another network namespace, such as a container's

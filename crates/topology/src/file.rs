@@ -1,9 +1,7 @@
-//! The topology file: versioned JSON that holds a node, for the plugin, for people and for
-//! exchange.
+//! The topology file: versioned JSON of a compute node, for the plugin and people.
 //!
 //! A file is consistent if names, addresses and CPUs are unique, references resolve, and parents
-//! lead to a host bridge. Any other file is refused with one line: the place, the finding and the
-//! expectation.
+//! lead to a host bridge. Any other file is refused ([`BadTopology`]).
 #![warn(missing_docs)]
 
 mod check;
@@ -108,7 +106,7 @@ pub struct Document {
 struct NodeRow {
     os_index: u32,
     cpus: Bitmap,
-    /// to all nodes in order of os index, whatever the order of rows
+    /// to all NUMA nodes in order of os index, whatever the order of rows
     #[serde(default)]
     distances: Vec<u32>,
     /// Absent: the package that `pus` give for the node's first CPU. -1: the kernel knows no

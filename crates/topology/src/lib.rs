@@ -1,4 +1,4 @@
-//! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
+//! A compute node as data: NUMA nodes, CPUs, PCI tree, GPUs, NICs, and their distances.
 #![forbid(unsafe_code)]
 
 // unit tests include files of crates/formats, which use this crate's name
@@ -42,7 +42,7 @@ use std::fmt;
 /// A node's hardware, as far as placement needs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// the model's name, the file's, or DMI's `product_name`
+    /// `name` of a built-in model or topology file, or DMI's `product_name`
     pub name: String,
     pub provenance: Provenance,
     /// read by [`Scope::Full`] alone
@@ -51,9 +51,8 @@ pub struct Topology {
     pub numa_nodes: Vec<NumaNode>,
     /// in order of os index; read by [`Scope::Cores`] and [`Scope::Full`]
     pub pus: Vec<Pu>,
-    /// GPUs, NICs and the bridges above them
     pub pci: PciTree,
-    /// in PCI order: a GPU's position is its CUDA index under `CUDA_DEVICE_ORDER=PCI_BUS_ID`
+    /// in PCI order, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`
     pub gpus: Vec<Gpu>,
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
@@ -64,8 +63,8 @@ pub struct Topology {
     pub supplied_by: Option<String>,
 }
 
-/// The source of a topology's facts. Only [`Provenance::ThisSystem`] binds processes, as with
-/// hwloc's `is_thissystem`.
+/// The source of a topology's facts. Processes are bound only with [`Provenance::ThisSystem`]
+/// (hwloc: `is_thissystem`) or `trust-topology`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// this kernel's `/sys` and `/proc`
@@ -120,7 +119,7 @@ const MELLANOX: u16 = 0x15b3;
 pub const CONNECTX7: u16 = 0x1021;
 /// PCI subsystem of ConnectX-7 functions that manage NVSwitches.
 const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
-/// Largest ACPI SLIT distance within a socket, for nodes without package numbers.
+/// Largest ACPI SLIT distance within a socket, if no NUMA node has a package number.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
 /// The package of the first CPU in `cpus`.
@@ -193,14 +192,14 @@ impl Topology {
 
     /// The NUMA node of a PCI function: `numa_node` of it or a bridge above, else the only NUMA
     /// node with CPUs of `local_cpus`, else the machine's only NUMA node. The last rule excludes
-    /// invented addresses: a text without addresses lists only NUMA nodes that devices name.
+    /// invented addresses: an imported text without addresses may omit NUMA nodes.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
         }
         let function = self.pci.get(address);
         let local = function.and_then(|function| function.local_cpus.as_ref());
-        // in a virtual machine all CPUs are local to a function, on all nodes
+        // in a virtual machine `local_cpus` are all CPUs, of all NUMA nodes
         let nodes = local.map(|cpus| self.nodes_of(cpus));
         match (nodes.filter(|nodes| nodes.len() == 1), &*self.numa_nodes) {
             (Some(node), _) => node.first(),
@@ -215,7 +214,7 @@ impl Topology {
     /// arch/x86/kernel/smpboot.c). Distances cannot decide: clusters of a Granite Rapids are 15 and
     /// 17 apart, packages of some 8-socket machines 16. Memory without CPUs belongs to the nearest
     /// package. Without package numbers, nodes up to 15 apart share a socket; without distances
-    /// each node is a socket.
+    /// too, each node is a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else {
             return node;
@@ -252,8 +251,8 @@ impl Topology {
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
-    /// True if only other NICs have `uverbs`: libibverbs does not find `nic` (rdma-core,
-    /// libibverbs/device.c). A topology file may name no uverbs.
+    /// True if other NICs have `uverbs` and `nic` has not: libibverbs does not find it (rdma-core,
+    /// libibverbs/device.c). A topology file may omit all `uverbs`.
     pub fn lacks_verbs(&self, nic: &Nic) -> bool {
         nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
     }
@@ -262,13 +261,13 @@ impl Topology {
     /// looks like an InfiniBand port, but reaches no other node.
     ///
     /// NVIDIA's Fabric Manager finds it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide,
-    /// "Systems Using Fourth Generation NVSwitches"). Reading VPD asks the device, so either of two
-    /// facts decides:
+    /// "Systems Using Fourth Generation NVSwitches"). A VPD read waits for the device, so one of
+    /// two facts decides here:
     ///
     /// * the subsystem `15b3:0087`, as in guests of AWS's p6-b200;
     /// * more than two InfiniBand functions on one ConnectX-7, which has at most two ports for
-    ///   other nodes. A bare board has four (siderolabs/extensions pull request 895, DGX B200;
-    ///   Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions have another
+    ///   other nodes. Bare metal shows four (siderolabs/extensions pull request 895, DGX B200;
+    ///   Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions differ in
     ///   device id.
     pub fn manages_nvswitches(&self, nic: &Nic) -> bool {
         let Some(function) = nic.address.and_then(|address| self.pci.get(address)) else {

@@ -134,7 +134,7 @@ serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(
 impl SubnetPrefix {
     /// The prefix of a GID in the kernel's form, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
     pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
-        /// Eight groups of four digits (`%pI6`, the kernel's
+        /// Length: eight groups of four digits (`%pI6`, the kernel's
         /// Documentation/core-api/printk-formats.rst).
         const GID: usize = 39;
         let is_gid = gid.len() == GID && gid.is_ascii();

@@ -1,8 +1,8 @@
 //! One sort for all types.
 //!
-//! The compiler makes std's sort anew for each type and key: 7 KiB of machine code, fifty times in
-//! the plugin, which every slurmd maps. [`Order`] sorts positions by one function for all types,
-//! then swaps the elements. The solver keeps std's sort for lists of numbers in a loop.
+//! The compiler instantiates std's sort for each type and key: 7 KiB of machine code, fifty times
+//! in the plugin, which every slurmd maps. [`Order`] sorts positions by one function for all types,
+//! then swaps the elements. The solver's loops sort lists of numbers by std's sort.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ impl<T> Order<T> for [T] {
     }
 
     fn order_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
-        // lists of the kernel and of our files are mostly sorted
+        // lists of the kernel and topology files are mostly sorted
         if self.is_sorted_by(|a, b| compare(a, b).is_le()) {
             return;
         }

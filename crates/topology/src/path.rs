@@ -1,4 +1,4 @@
-//! Paths between PCI functions: nvidia-smi's and NCCL's kinds, and the links on the path.
+//! Paths between PCI functions: nvidia-smi's and NCCL's kinds, and links.
 
 use super::text::display_as_serialized;
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
@@ -42,7 +42,7 @@ pub struct Ascent {
     host: Option<HostBridge>,
     /// as [`Ascent::links`]
     links: Vec<Option<(PciAddress, u64)>>,
-    /// indices in `bridges` of switches that [`parts`] merges into the switch above
+    /// as [`parts`]; indices in `bridges`
     parts: Vec<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Ascent {
         &self.links
     }
 
-    /// `None` if a bridge is missing.
+    /// `None` if bridges are missing, in a circle, or too many.
     pub fn host(&self) -> Option<HostBridge> {
         self.host
     }
@@ -77,7 +77,7 @@ impl Ascent {
             .map(|(_, &bridge)| bridge)
     }
 
-    /// True if the nearest `count` bridges, without those inside a merged switch, are at most one.
+    /// True if at most one of the nearest `count` bridges is outside a merged switch.
     fn is_one_switch(&self, count: usize) -> bool {
         let parts = self.parts.iter().filter(|&&at| at < count).count();
         count - 2 * parts <= 1
@@ -85,7 +85,7 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// The number of links from each function up to the lowest common bridge.
+    /// The number of links from each function up to the lowest common bridge, else host bridge.
     pub fn links(&self) -> (usize, usize) {
         self.links
     }
@@ -96,8 +96,8 @@ impl Topology {
     /// ([`Topology::stated_paths`]) overrides it.
     ///
     /// In sysfs a switch is an upstream port above downstream ports, so two functions share one
-    /// switch if each has at most one bridge below the lowest common bridge. An unknown NUMA node
-    /// makes the path [`PathType::Sys`].
+    /// switch if each has at most one bridge below the lowest common bridge. Between host bridges,
+    /// an unknown NUMA node means [`PathType::Sys`].
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
@@ -170,11 +170,11 @@ impl Topology {
     }
 }
 
-/// Speed limits of a GPU card's links, nearest first, in tenths of GT/s. The slower end limits
-/// a link. On a card with a switch, the link above the switch counts too.
+/// Speed limits of a GPU card's links, nearest first, in tenths of GT/s, 0 if unknown. The slower
+/// end limits a link. On a card with a switch, the link above it is included.
 ///
-/// The current speed would mislead: GPUs idle when a step begins (nvidia-smi's manual, "PCI": "may
-/// be reduced when the GPU is not in use").
+/// The current speed is too low when a step begins: the GPU is idle (nvidia-smi's manual, "PCI":
+/// "may be reduced when the GPU is not in use").
 fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     let is_own = |(at, pair): &(usize, &[&PciFunction])| {
         *at == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
@@ -189,7 +189,7 @@ fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     pairs.take_while(is_own).map(limit).collect()
 }
 
-/// Indices of switches among `bridges` that are parts of the switch above.
+/// Indices in `bridges` of upstream ports of switches that are parts of the switch above.
 ///
 /// A large Broadcom switch appears as one switch behind another, though all its ports have full
 /// bandwidth to each other. NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`);

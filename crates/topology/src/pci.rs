@@ -211,8 +211,8 @@ serde_as_text!(
 );
 
 /// A PCI function: a GPU, a NIC, or a bridge above one.
-// serde's `remote` derives inherent functions; file/function.rs implements the traits, which also
-// read lines of text
+// serde's `remote` derives inherent functions; the trait impls in file/function.rs also read a
+// function from text
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {
@@ -269,8 +269,8 @@ pub struct PciTree {
 }
 
 impl PciTree {
-    /// Most bridges above one function; MI300X, the deepest known, has 7 below a Broadcom switch
-    /// that appears as two.
+    /// Most bridges above one function; the deepest known, an MI300X behind a Broadcom switch that
+    /// appears as two, has 7.
     pub const MAX_DEPTH: usize = 32;
 
     pub(crate) fn of(mut functions: Vec<PciFunction>) -> PciTree {

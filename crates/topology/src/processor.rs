@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Row", into = "Row")]
 pub struct Processor {
     pub arch: Arch,
-    /// `None` on other architectures, for which NCCL needs no model
+    /// `None` for unknown vendors, and on other architectures (NCCL needs no model there)
     pub x86: Option<X86>,
 }
 

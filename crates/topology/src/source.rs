@@ -1,4 +1,4 @@
-//! The source of a node, and the facts to read.
+//! A topology's source, and the facts to read.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {

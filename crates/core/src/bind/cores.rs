@@ -1,16 +1,16 @@
 //! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
 //!
 //! A task's cores follow from facts that are equal in all tasks of the step: the topology, slurmd's
-//! masks and Slurm's rule for GPUs. A task's own GPUs only choose among its parts of the NUMA
-//! nodes; no two tasks share a part.
+//! masks and Slurm's rule for GPUs. A task's own GPUs only choose among parts of NUMA nodes that no
+//! other task takes.
 
 use super::near::{LeastShares, even_parts, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// The task's private CPUs, on `near` if the task gets cores there and all tasks keep their shares,
-/// and a text on their origin. All tasks of the step get the same error.
+/// The task's private CPUs, on `near` if it gets cores there, and a text on their origin. All tasks
+/// of the step keep their shares, or all get the same error.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -35,8 +35,8 @@ pub(super) fn own_cores(
     }
 }
 
-/// The number of cores of `cpus` for the task's threads: at most its private or bound cores, else
-/// an even share of the step's; `None` if the number of tasks is unknown.
+/// The task's threads, at least one: the cores in `cpus`, limited to its private or user-bound
+/// cores, else to an even share of the step's (`None` if the number of tasks is unknown).
 pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = node.cores();
     if cores.is_empty() {
@@ -79,7 +79,7 @@ impl<'a> StepCores<'a> {
         self.are_ones(&masks) && masks.iter().all(has_one)
     }
 
-    /// True if no core is in two of these masks.
+    /// True if no two masks share a core.
     fn are_ones(&self, masks: &[CpuSet]) -> bool {
         self.cores.iter().all(|core| {
             let masks = masks.iter().filter(|mask| core.intersects(mask));
@@ -94,8 +94,8 @@ impl<'a> StepCores<'a> {
         cores
     }
 
-    /// The CPUs of a task with private cores: a nearer mask by exchange if the tasks' GPUs are
-    /// known, else the near part of the task's mask.
+    /// A task's CPUs under private masks: by [`near_masks`] if GPUs are known and all masks stay
+    /// private, else the near part of its mask, or all of it.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -115,7 +115,7 @@ impl<'a> StepCores<'a> {
 
     /// The task's part of the cores. Each NUMA node is divided evenly among the tasks with GPUs
     /// there. If GPUs are unknown, each NUMA node is divided among all tasks, and this task keeps
-    /// its parts near `near`.
+    /// its parts nearest to `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (node, tasks) = (self.tasks.node, &self.tasks);
         let nodes = node.nodes_of(&union(&self.cores));
@@ -133,7 +133,7 @@ impl<'a> StepCores<'a> {
             .collect::<Option<Vec<NodeSet>>>()
             .ok_or("which GPU each task has is not certain")?;
         let is_known = !nodes_of_task.is_empty();
-        // far parts must not raise the mean distance
+        // only the nearest parts count: far ones would raise the mean distance
         let away = |numa| tasks.distance(&node.cpus_of(&[numa].into_iter().collect()), near);
         let own = reached(near, id);
         let nearest = own.iter().map(away).min();
@@ -147,8 +147,8 @@ impl<'a> StepCores<'a> {
                 return Err(FEW);
             }
             let here = even_parts(&cores, sharers.len());
-            // a task with unknown GPUs may get its part of one NUMA node only, so each part must
-            // hold its share
+            // if GPUs are unknown, a task may keep one part only, so each part must hold its whole
+            // share
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);
             }

@@ -38,7 +38,7 @@ pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
 }
 
 /// `[taker]`: its place in the cheapest assignment of `count` places to `count` takers. A cost of
-/// `None` forbids a place; taker k may always have place k.
+/// `None` forbids a place; `cost(k, k)` is never `None`.
 ///
 /// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and
 /// Volgenant 1987).

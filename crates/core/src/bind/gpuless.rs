@@ -1,6 +1,6 @@
 //! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes and the NICs there.
 //!
-//! This suits MPI with a process per NUMA node or core; a task alone on its node keeps all.
+//! This suits MPI with a process per NUMA node or core; the host's only task keeps all of them.
 
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};

@@ -1,9 +1,9 @@
 //! A task's memory policy: the NUMA nodes of its CPUs and GPUs, if these are near each other.
 //!
 //! MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
-//! (Documentation/admin-guide/mm/numa_memory_policy.rst). A task that also runs on other sockets
-//! keeps the kernel's default, memory where the thread runs, since a preference would make some
-//! threads' memory remote.
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst). A task that also runs on sockets without
+//! its GPUs keeps the kernel's default, memory where the thread runs, since a preference would make
+//! some threads' memory remote.
 
 use super::{NearNodes, Situation, asked_for, bound_by_program, numa_nodes};
 use crate::placement::{Bind, Mem, Notes};
@@ -11,11 +11,11 @@ use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 use crate::topology::{CpuSet, NodeSet};
 
-/// The part of `nodes` that the task's cpuset and present policy allow; empty keeps that policy.
+/// The part of `nodes` that the task's cpuset and present policy allow; empty keeps this policy.
 ///
 /// Another program's policy stays, since a site's wrapper around slurmd or an earlier plugin set it
-/// on purpose. A policy that this plugin set may only lose nodes. Nodes outside the cpuset give no
-/// memory; if the cpuset is unknown, the kernel accepts or refuses the nodes.
+/// on purpose. A policy that this plugin set for an outer step may only lose nodes. Nodes outside
+/// the cpuset give no memory; if the cpuset is unknown, the kernel accepts or refuses the nodes.
 pub(super) fn limited(nodes: NodeSet, memory: &Memory, notes: &mut Notes) -> NodeSet {
     let allowed = memory.allowed.as_ref().unwrap_or(&nodes);
     let left = nodes.intersection(allowed);
@@ -72,8 +72,8 @@ pub(super) fn decided(
     let runs_on = node.nodes_of(cpus);
     let own = near.nodes.intersection(&runs_on);
     let nodes = if (1..rungs.len() - 1).contains(&reached) {
-        // the CPUs are on the GPU's socket, but not only on its NUMA node; nodes without CPUs are
-        // omitted, since on Grace they hold GPU memory
+        // the CPUs reach beyond the GPU's NUMA node, up to its socket (sub-NUMA clusters); nodes
+        // without CPUs are omitted, since on Grace they hold GPU memory
         let with_cpus = near.nodes.intersection(&node.nodes_of(&node.cpus()));
         rungs[reached]
             .nodes
@@ -81,8 +81,8 @@ pub(super) fn decided(
             .union(&with_cpus)
     } else if reached > 0
         && !own.is_empty()
-        // `mem=strict` and `bind=none` ask for the policy, though threads on other sockets get
-        // remote memory
+        // `mem=strict`, or `mem=prefer` with `bind=none`, asks for the policy, though threads on
+        // other sockets get remote memory
         && wish.mem != Mem::Strict
         && wish.bind != Bind::None
     {

@@ -1,6 +1,6 @@
 //! A task's CPUs and memory, never beyond Slurm's grant to the step.
 //!
-//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as every task of the step keeps its
+//! By default ([`Bind::Auto`]) a task moves toward its GPUs if every task of the step keeps its
 //! share of the step's CPUs (`near`). Memory follows the CPUs (`memory`).
 
 mod cores;
@@ -96,7 +96,7 @@ pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
 
 struct NearNodes {
     nodes: NodeSet,
-    /// true: NUMA nodes of the task's GPUs; false: a part of the step's ([`gpuless::nodes`])
+    /// true: the GPUs' NUMA nodes; false: a part of the step's NUMA nodes ([`gpuless::nodes`])
     of_gpus: bool,
 }
 
@@ -114,7 +114,7 @@ impl NearNodes {
         format!("{}, {why}", numa_nodes(&self.nodes))
     }
 
-    /// The reason not to move if the GPUs are on several NUMA nodes.
+    /// For GPUs on several NUMA nodes, the reason not to move.
     fn span(&self) -> Option<String> {
         (self.of_gpus && self.nodes.len() > 1)
             .then(|| format!("its GPUs span NUMA nodes {}", self.nodes))
@@ -139,15 +139,14 @@ fn stays_by_memory(how: &str) -> String {
     format!("{}, and it stays by its memory", asked_for("mem-bind", how))
 }
 
-/// An error if the program binds its processes itself.
 fn bound_by_program(step: &Step) -> Result<(), String> {
     let binds = |binder| Err(format!("`{binder}` binds the program"));
     step.binder.map_or(Ok(()), binds)
 }
 
 impl Situation<'_> {
-    /// The NUMA nodes of the task's GPUs; for a task without GPUs, its part of the step's NUMA
-    /// nodes. The error says why there are none.
+    /// The NUMA nodes of the task's GPUs; without GPUs, its part of the step's NUMA nodes. The
+    /// error says why there are none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
         let (node, wish) = (self.topology, self.wish);
         if !node.provenance.is_this_system() && !wish.admin.trust_topology {
@@ -158,7 +157,7 @@ impl Situation<'_> {
         let nodes = if of_gpus {
             nodes_of(node, self.gpus).ok_or("the kernel names no NUMA node for its GPU")?
         } else {
-            // a binding by `--cpu-bind` or a launcher has chosen the NUMA nodes too
+            // not if `--cpu-bind` or a launcher has already chosen the NUMA nodes
             let asked = wish.by_user && wish.bind != Bind::None && self.users_binding().is_none();
             gpuless::nodes(node, self.step, self.task, asked)?
         };
@@ -190,8 +189,8 @@ impl Situation<'_> {
         if bind == Bind::Auto {
             return Ok(near);
         }
-        // `bind=core` accepts several NUMA nodes for several tasks: a launcher's ranks with unknown
-        // GPUs divide the cores
+        // `bind=core` with several tasks accepts GPUs on several NUMA nodes: a launcher's ranks
+        // that see all GPUs divide the cores
         if bind == Bind::Numa || step.tasks_here() == 1 {
             near.span().map_or(Ok(()), Err)?;
         }
@@ -201,8 +200,8 @@ impl Situation<'_> {
         Ok(near)
     }
 
-    /// The user's or a launcher's binding. `--cpu-bind=none` gives way to the user's `bind=` and
-    /// the admin's `none-is=unbound`, since engines set `SLURM_CPU_BIND=none` for all tasks
+    /// The user's or a launcher's binding. srun's `--cpu-bind=none` gives way to the user's `bind=`
+    /// or the admin's `none-is=unbound`, since inference engines set `SLURM_CPU_BIND=none`
     /// (TensorRT-LLM's examples/wide_ep/slurm_scripts).
     fn users_binding(&self) -> Option<&String> {
         let over_none = self.wish.bind_by_user || self.wish.admin.none_is_unbound;
@@ -211,9 +210,9 @@ impl Situation<'_> {
         how.filter(|how| !(gives_way && *how == "none"))
     }
 
-    /// True if the task has more CPUs than Slurm counts for its job here. Without task/affinity and
-    /// task/cgroup (slurm.conf's TaskPlugin) a step runs on all CPUs, and near CPUs may be other
-    /// jobs'.
+    /// True if slurmd bound no task, and this one has more CPUs than its job's cores have threads.
+    /// With neither task/affinity nor task/cgroup (TaskPlugin) a step runs on all CPUs, and near
+    /// CPUs may be other jobs'.
     fn has_cpus_of_other_jobs(&self) -> bool {
         let task = self.task;
         let jobs = self.step.job_cores.zip(task.threads_per_core);
@@ -229,7 +228,7 @@ impl Situation<'_> {
         (Some(cpus), format!("{verb} {place}"))
     }
 
-    /// `bind=auto`: the nearest CPUs with which all tasks of the step keep their shares.
+    /// `bind=auto`: the nearest CPUs with which all tasks of the step keep their CPU shares.
     fn by_shares(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let ladder = Ladder::around(node, &near.nodes);
@@ -268,7 +267,7 @@ impl Situation<'_> {
     }
 
     /// The task's new mask, from facts that are equal in all tasks of the step; the error says why
-    /// these facts do not suffice.
+    /// they do not suffice.
     fn mask_by_shares(
         &self,
         near: &NearNodes,
@@ -302,7 +301,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the other tasks assume Slurm's rule for GPUs, and leave this task the mask by that rule
+        // the other tasks assume this mask, as it follows from Slurm's rule for GPUs
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),
@@ -310,7 +309,8 @@ impl Situation<'_> {
         }
     }
 
-    /// The largest possible number of tasks with GPUs on `nodes`; `None` if tasks may share a GPU.
+    /// The largest possible number of tasks with GPUs on `nodes`; `None` if unknown, as with shared
+    /// GPUs.
     fn most_with_gpus_on(&self, nodes: &NodeSet) -> Option<usize> {
         let (node, gpus) = (self.topology, self.gpus);
         if gpus.is_empty() || !have_own_gpus(self.task) {
@@ -325,7 +325,8 @@ impl Situation<'_> {
         Some(counts.into_iter().max()? / gpus.len())
     }
 
-    /// Keeps far CPUs; the reason names a remedy. `unlike`: the error of `mask_by_shares`.
+    /// Keeps the task's far CPUs; the reason names a remedy, if any. `unlike`: the error of
+    /// `mask_by_shares`.
     fn far(
         &self,
         near: &NearNodes,

@@ -1,12 +1,12 @@
 //! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
-//! A task's share of CPUs and of cores is its share by Slurm's masks, or its `-c` if less. Without
-//! this rule, four tasks of four CPUs each would all move to the one free core near their GPUs.
+//! A task must keep the share of CPUs and of cores that Slurm's masks give it, or its `-c` if less.
+//! Else four tasks of four CPUs each would all move to the one free core near their GPUs.
 //!
-//! Tasks share masks by default, since private slices cost helper threads some per cent. The mask
-//! of a NUMA node costs nothing while all tasks compute, but up to half of a task's speed if it
-//! wants all cores while the others wait (docs/figures.md; meta-pytorch/torchcomms#2906). Sites
-//! with such programs use `bind=none` or `rollout=`. No task's private CPUs shrink below its `-c`.
+//! Tasks share masks by default, since private cores cost helper threads some per cent. A mask of
+//! one NUMA node costs nothing while all tasks compute, but up to half of the speed of a task that
+//! computes alone (docs/figures.md; meta-pytorch/torchcomms#2906). Sites with such programs use
+//! `bind=none` or `rollout=`. No task's private CPUs shrink below its `-c`.
 
 use super::exchange::exchanged;
 use super::shares::{ONE, fair};
@@ -55,7 +55,6 @@ impl LeastShares {
         shares.map(Into::into).collect()
     }
 
-    /// True if `masks` give every task its least shares.
     pub fn are_kept(&self, masks: &[CpuSet]) -> bool {
         let shares = self.of(masks);
         let mut both = shares.iter().zip(&self.least);
@@ -75,7 +74,7 @@ impl LeastShares {
         least.map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
 
-    /// The first thread of each core in the mask; the mask itself if no cores were read.
+    /// The first thread of each core that `mask` touches; `mask` itself if no cores were read.
     fn in_cores(&self, mask: &CpuSet) -> CpuSet {
         if self.cores.is_empty() {
             return mask.clone();
@@ -112,7 +111,7 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
         shares,
         movers: movers(tasks, &masks),
     };
-    // the loop ends, since each turn sends a task one region farther out
+    // the loop ends, since each iteration sends a task farther out
     loop {
         let mut near = masks.clone();
         let mut give_way = moves.narrow(&mut near);
@@ -229,8 +228,8 @@ impl<'a> Moves<'a, '_> {
         Vec::new()
     }
 
-    /// Whole cores for each task, if Slurm's masks are private and the cores suffice; else all of
-    /// `cpus` for each.
+    /// Whole cores for each mover if Slurm's masks are private and each part suffices, else all of
+    /// `cpus`.
     fn core_parts(&self, cpus: CpuSet, group: &[&Mover]) -> Vec<CpuSet> {
         let cores = self.shares.cores.iter();
         let mut cores: Vec<CpuSet> = cores.map(|core| core.intersection(&cpus)).collect();
@@ -252,8 +251,9 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that must move less if `masks` do not keep all shares: the `last_ones` in the
-    /// smallest overfull region, else the farthest group without whose moves all shares are kept.
+    /// The tasks that must move less, as `masks` do not keep all shares: the `last_ones` of the
+    /// smallest overfull region, else the farthest group without whose moves all shares are kept,
+    /// else the farthest.
     fn in_the_way(&self, before: &[CpuSet], masks: &[CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -277,8 +277,8 @@ impl<'a> Moves<'a, '_> {
         group.into_iter().flatten().map(|mover| mover.id).collect()
     }
 
-    /// Of the movers with the farthest target the last by task id, as many as must leave until
-    /// `region` holds the shares of the rest of `inside`.
+    /// Movers with the farthest target, from the last task id down, until `region` holds the shares
+    /// of the remaining tasks of `inside`.
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
@@ -304,9 +304,8 @@ pub(super) fn even_parts(cores: &[CpuSet], count: usize) -> Vec<CpuSet> {
 }
 
 /// A task's mask if the other tasks' GPUs are unknown: the nearest CPUs with room for the least
-/// shares of all tasks that may run there, or the task's present mask if no nearer CPUs have room.
-/// `most_near`: the largest possible number of tasks with GPUs on the given NUMA nodes, this task
-/// included.
+/// shares of all tasks that may run there, else the task's present mask. `most_near`: the largest
+/// possible number of tasks with GPUs on the given NUMA nodes, this task included.
 pub(super) fn near_mask(
     tasks: &StepTasks,
     id: usize,

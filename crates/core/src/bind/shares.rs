@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One CPU, in parts so small that different quotients of some hundred CPUs and tasks differ by
-/// more than 1.
+/// more than one part.
 pub(super) const ONE: u64 = 1 << 20;
 
 /// `[task]`: its share, [`ONE`] for each CPU.
@@ -38,8 +38,8 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups with the least share: first all open groups, then the groups that starve at
-        // the share found (Dinkelbach's iteration)
+        // the groups with the least share: first all open groups, then those that cannot get the
+        // share computed for the former (Dinkelbach's iteration)
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -123,7 +123,7 @@ struct Flow<'c> {
     classes: &'c [Class],
     /// `[class]`: parts that no group has
     free: Vec<usize>,
-    /// `[class]`: each group's parts of its CPUs
+    /// `[class]`: the parts of its CPUs that each group has
     used: Vec<BTreeMap<usize, usize>>,
 }
 

@@ -1,5 +1,5 @@
 //! Facts that are equal in all tasks of a step on this node: their number, masks and `-c`, and
-//! their GPUs' NUMA nodes if Slurm's rule gives them.
+//! their GPUs' NUMA nodes if Slurm's rule or `gpu=local-id` gives them.
 //!
 //! Each task decides alone, without waiting; decisions from the same facts agree.
 
@@ -20,7 +20,8 @@ pub(super) struct StepTasks<'t> {
     /// Slurm's masks, only one if all are equal; this task's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
     pub asked: Option<usize>,
-    /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are unknown
+    /// `[task]`: its GPUs' NUMA nodes or [`gpuless::node_parts`]; `None` if unknown; empty if all
+    /// are
     pub gpu_nodes: Vec<Option<NodeSet>>,
     pub cpus: CpuSet,
     threads_per_core: Option<usize>,
@@ -78,8 +79,8 @@ impl<'t> StepTasks<'t> {
         tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))
     }
 
-    /// True if too many tasks have different masks: a user can forge the list of masks, and each
-    /// moving task reads all of it.
+    /// True for more than [`MOST_DIFFERENT_MASKS`] tasks with different masks: each moving task
+    /// reads all masks, and a user can forge them.
     pub fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
@@ -89,7 +90,7 @@ impl<'t> StepTasks<'t> {
     }
 
     /// True if masks may split cores that were not read, and the step may lack threads of some
-    /// cores. A task alone on a core could then exchange masks with a task that shares its core.
+    /// cores. A task alone on a core could then exchange masks with a task that shares a core.
     pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
@@ -109,10 +110,10 @@ impl<'t> StepTasks<'t> {
             && !self.masks.iter().any(CpuSet::is_empty)
     }
 
-    /// True if the memory binding lets a task with this mask run on these CPUs.
+    /// True if the memory binding lets a task with this `mask` run on `cpus`.
     ///
-    /// Under `--mem-bind` the CPUs must be on the mask's NUMA nodes, since other tasks' memory
-    /// nodes are unknown: even `local` can mean one of a mask's two nodes (Slurm's
+    /// Under `--mem-bind` both must have the same NUMA nodes, since other tasks' memory nodes are
+    /// unknown: even `local` can mean one of a mask's two nodes (Slurm's
     /// src/plugins/task/affinity/numa.c, `get_memset`).
     pub fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
@@ -136,17 +137,16 @@ impl<'t> StepTasks<'t> {
     }
 }
 
-/// The user's `--mem-bind`, unless it is `none`.
 pub(super) fn memory_bound(step: &Step) -> Option<&str> {
     step.mem_bind.as_deref().filter(|how| !how.contains("none"))
 }
 
-/// Hardware threads that each task asked for.
+/// Hardware threads that each task asked for; `None` without `-c`.
 ///
 /// Slurm's `-c` counts cores if slurm.conf's `CPUs=` does, under `--ntasks-per-core=1`, and under
-/// 22.05's `--hint=compute_bound`; a task then has all threads of each core. We assume cores unless
-/// Slurm's count of the step's cores proves threads, since too large a share harms less than too
-/// small a one.
+/// 22.05's `--hint=compute_bound`; a task then has all threads of each core. Without Slurm's count
+/// of the step's cores we assume threads; with it, cores unless it proves threads, since too large
+/// a share harms less than too small a one.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -176,8 +176,8 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 ///
 /// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
 /// `_get_usable_gres`); later releases choose by the tasks' masks. `map_gpu:` (later `map:`) lists
-/// one GPU number for each local task, and repeats if too short. The numbers are the node's if the
-/// job has all GPUs of the node, else ambiguous.
+/// one GPU number for each local task, and repeats if too short. The numbers count the node's GPUs
+/// or the job's (srun(1)): certain only if the step's are `0,1,…`.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = task.gpus_by_local_id() {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
@@ -223,11 +223,12 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs of `SLURM_STEP_GPUS`, in each order that the list may have.
+/// The GPUs of `list` (`SLURM_STEP_GPUS`), in each order that it may have. `own`: this task's
+/// entries.
 ///
-/// If tasks may open all GPUs, the order is the GPU runtime's, as in this task's variables. Under a
-/// device cgroup the order is that of gres.conf, which is not read: by device files or, with
-/// AutoDetect=nvml, by PCI addresses.
+/// If the task may open all GPUs, the GPU runtime's order, or `None` if the task's variables differ
+/// from `own`. With a denied GPU or without variables, gres.conf's order, which is not read: by
+/// device files or, with AutoDetect=nvml, by PCI addresses.
 fn gpu_orders(
     node: &Topology,
     step: &Step,

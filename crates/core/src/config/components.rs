@@ -4,21 +4,21 @@
 //! `_slurm_rpc_allocate_het_job`). srun sends the option's last value to every node
 //! (src/common/spank.c, `spank_set_remote_options`), so that value holds for all components.
 
-/// The plugin in srun sets `1` if any component's option says `off`; no task sees the variable.
+/// The plugin in srun sets `1` if any component's option has `off`; no task sees the variable.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
 /// The number of components; unset in ordinary jobs.
 const SIZE: &str = "SLURM_HET_SIZE";
 /// The job number; in a step of a heterogeneous job, the first component's.
 pub const JOB: &str = "SLURM_JOB_ID";
 
-/// `MAX_HET_JOB_COMPONENTS` in Slurm's src/common/slurm_opt.h.
+/// `MAX_HET_JOB_COMPONENTS` in Slurm's slurm/slurm.h.
 const MAX: u32 = 128;
 
 /// The position of the component with this job number; `None` outside a heterogeneous job.
 fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);
-    // sbatch and salloc list the job numbers
+    // sbatch and salloc list the components' numbers
     let is_listed = |place: &u32| as_number(&format!("{JOB}_HET_GROUP_{place}")) == Some(number);
     (0..size).find(is_listed).or_else(|| {
         let place = number.checked_sub(as_number(JOB)?)?;

@@ -9,7 +9,7 @@ use crate::diagnostic::{Diagnostic, Shown};
 
 /// The default of `conf=`.
 pub const PATH: &str = "/etc/nic-placement.conf";
-/// Room for 600 kinds of nodes and partitions, at 100 bytes each.
+/// Limit on the file: room for 600 lines of 100 bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
 /// Limits the parsing time in every step.
 const MAX_ARGUMENTS: usize = 2048;
@@ -75,8 +75,8 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// A malformed line yields a diagnostic at `path:number` that refuses steps on all nodes. `Err`
-    /// refuses the file.
+    /// A malformed line yields a diagnostic at `path:number`, with `refuses`: no node places a
+    /// step. `Err` refuses the file.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -1,25 +1,25 @@
 //! srun's CPU binding: distinguishes the user's `--cpu-bind` from a binding that srun derives.
 //!
-//! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/slurm_opt.c,
-//! `verify_hint`; src/srun/libsrun/opt.c). `--hint=nomultithread` is no user's choice of CPUs. A task
-//! that we move keeps the hint: moves stay in the step's masks, which have one thread of each core.
+//! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/proc_args.c,
+//! `verify_hint`; src/srun/opt.c). `--hint=nomultithread` is no user's choice of CPUs. A task that
+//! we move keeps the hint: moves stay in the step's masks, which have one thread of each core.
 //!
 //! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
 //! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
 //! and empty without that option.
 //!
 //! ```text
-//! srun                                TYPE            other variables
-//! --cpu-bind=cores|threads|sockets    cores|…
-//! --cpu-bind=none, map_cpu:…          none, map_cpu:
-//! --cpu-bind=verbose                  (empty)
-//! --hint=nomultithread                threads         SLURM_THREADS_PER_CORE=1
-//! --hint=compute_bound, memory_bound  cores           SLURM_THREADS_PER_CORE=1
-//! --hint=multithread                  threads         SLURM_NTASKS_PER_CORE=65535
-//! --threads-per-core=1, -B S:C:T      threads         SLURM_THREADS_PER_CORE
-//! --ntasks-per-core=1                 cores           SLURM_NTASKS_PER_CORE
-//! --ntasks-per-socket=2               sockets         SLURM_NTASKS_PER_SOCKET
-//! -B 2                                sockets         none
+//! srun                               TYPE     other variables
+//! --cpu-bind=cores|threads|sockets   cores|…
+//! --cpu-bind=none, map_cpu:…         none, map_cpu:
+//! --cpu-bind=verbose                 (empty)
+//! --hint=nomultithread               threads  SLURM_THREADS_PER_CORE=1
+//! --hint=compute_bound, memory_bound cores    SLURM_THREADS_PER_CORE=1
+//! --hint=multithread                 threads  SLURM_NTASKS_PER_CORE=65535
+//! --threads-per-core=1, -B S:C:T     threads  SLURM_THREADS_PER_CORE
+//! --ntasks-per-core=1                cores    SLURM_NTASKS_PER_CORE
+//! --ntasks-per-socket=2              sockets  SLURM_NTASKS_PER_SOCKET
+//! -B 2                               sockets  none
 //! ```
 //!
 //! After 22.05 `--cpu-bind=threads --threads-per-core=1` gives the variables of a hint, and `-B 2`
@@ -36,9 +36,9 @@ const IMPLIED: &str = "implied";
 /// of a heterogeneous job, since srun leaves them in its environment (src/srun/srun_job.c,
 /// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
-/// The user named a binding for some component of a heterogeneous job. Earlier components lack
-/// [`TYPE`], except the component whose launch thread starts first (src/srun/srun.c,
-/// `_launch_one_app`; the same from 22.05 to 26.05).
+/// The user named a binding for some component of a heterogeneous job. Components before that one
+/// lack [`TYPE`], except the one whose launch thread starts first (src/srun/srun.c,
+/// `_launch_one_app`; 22.05 to 26.05).
 pub const OF_COMPONENT: &str = "component";
 
 /// The type of binding: slurmstepd has srun's value, a task has slurmd's.
@@ -60,7 +60,7 @@ pub const READ: [&str; 6] = [
     VARIABLE,
 ];
 
-/// The [`TYPE`] that the user chose; `None` if unset, or derived by srun.
+/// The [`TYPE`] that the user chose, [`OF_COMPONENT`] if unset; `None` without a choice.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);

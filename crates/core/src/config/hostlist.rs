@@ -26,7 +26,7 @@ struct Piece {
 struct Range {
     first: u64,
     last: u64,
-    /// minimum of digits
+    /// least number of digits
     width: usize,
 }
 

@@ -26,8 +26,8 @@ impl Wish {
     /// Merges the admin's `default=`, the user's variable and the user's option; the last has
     /// precedence.
     ///
-    /// An option or variable asks for placement, unless a word says `off` or `observe`. Several
-    /// `no-env=` add up until `no-env=none`. `bind=none` without `mem=` implies `mem=none`.
+    /// An option or variable without `off` or `observe` asks for placement. `no-env=` lists add up;
+    /// `no-env=none` empties them. `bind=none` without `mem=` implies `mem=none`.
     pub fn new(admin: Admin, environment: Option<&Words>, option: Option<&Words>) -> Wish {
         let mut all = Words::default();
         let (mut enabled, mut policy) = (false, Policy::default());

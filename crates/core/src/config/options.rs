@@ -269,7 +269,6 @@ pub fn help() -> String {
             let mut column = width + 3;
             for word in spec.sentence().split(' ') {
                 column += 1 + word.len();
-                // a terminal's usual width
                 if column > 80 {
                     text += &format!("\n{:1$}", "", width + 3);
                     column = width + 4 + word.len();

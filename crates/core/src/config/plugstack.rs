@@ -1,8 +1,8 @@
 //! The admin's arguments, from plugstack.conf and the configuration file.
 //!
 //! Precedence, lowest first: plugstack.conf, then the file's lines for the cluster, nodes,
-//! partitions. The file overrides plugstack.conf because the file can differ by node: Slurm can
-//! send one plugstack.conf to all nodes (slurm.conf(5), "Configless").
+//! partitions. The file comes later since it can differ by node: Slurm can send one plugstack.conf
+//! to all nodes (slurm.conf(5), "Configless").
 
 use super::conf::{Audience, Conf};
 use super::options::{self, ARGUMENTS, AdminLevel};
@@ -17,11 +17,10 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PluginLine {
     pub place: String,
-    /// true for `required`, false for `optional`
     pub is_required: bool,
     pub path: PathBuf,
     pub arguments: Vec<String>,
-    /// `None` if Slurm's folder for plugins is unknown
+    /// true if the file exists; `None` if Slurm's plugin folder is unknown
     pub is_there: Option<bool>,
 }
 
@@ -30,7 +29,6 @@ impl PluginLine {
         self.loads("nic_placement")
     }
 
-    /// True if the file's name contains `plugin`.
     pub fn loads(&self, plugin: &str) -> bool {
         self.path
             .file_name()
@@ -51,7 +49,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// Limit on suggestions: every step parses the file, and a wrong file has thousands of words.
+    /// Limit on suggestions: every step parses the file, and may find thousands of wrong words.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -73,14 +71,15 @@ impl Layer {
         }
     }
 
-    /// True if this layer has not named `what` before.
+    /// Records that this layer names `what`; true the first time.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
 }
 
 impl Admin {
-    /// Parses plugstack.conf's arguments. A malformed argument's diagnostic refuses every step.
+    /// Parses plugstack.conf's arguments. A malformed argument's diagnostic has `refuses`: no step
+    /// is placed.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments = arguments
@@ -144,7 +143,7 @@ impl Admin {
     /// C API's `arguments`. `Ok` may hold a warning.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
-        // continue the lists of earlier arguments
+        // a list extends an earlier one; a variable set twice is a warning
         let variables = self.templates.iter().map(Template::name);
         let lists = ["include", "exclude", "rails"].into_iter();
         layer.named = lists.chain(variables).map(str::to_string).collect();
@@ -225,7 +224,6 @@ impl Admin {
                     "machine" => NodeSource::Machine,
                     _ => NodeSource::Sysfs,
                 }(value.to_string());
-                // a repeated source is no conflict
                 if !layer.begins("source") && self.source != source {
                     return Err("only one of `topology=`, `machine=` and `sysfs=` can hold".into());
                 }
@@ -235,7 +233,6 @@ impl Admin {
         Ok(None)
     }
 
-    /// Parses `A=1;B=2`.
     fn set_all(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (mut refused, mut doubts) = (Vec::new(), Vec::new());
         for one in assignments(text) {

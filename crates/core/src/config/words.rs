@@ -8,7 +8,7 @@ use std::fmt;
 
 const LISTS: &str = "`srun --nic-placement=help` and `nic-placement plan --help` list all";
 
-/// Ten times the bytes of all words.
+/// Several times the bytes of all words.
 const MAX_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,7 +209,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
         .map(|(_, meaning)| *meaning)
 }
 
-/// Stores the word's meaning if `table` has the word; fails after another word of `table`.
+/// Stores the word's meaning if `table` has the word; fails if `said` holds another word's.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],

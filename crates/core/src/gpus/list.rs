@@ -4,7 +4,7 @@ use super::add;
 use crate::order;
 use crate::topology::{GpuIndex, Topology};
 
-/// NVIDIA's list; HIP reads it if [`HIP`] is empty.
+/// NVIDIA's list; HIP reads it if [`HIP`] is empty or unset.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 /// `PCI_BUS_ID` means PCI order; by default CUDA lists the fastest GPU first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
@@ -17,12 +17,12 @@ pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
 #[derive(Default)]
 pub(super) struct Listed {
-    /// each once, in the list's order
+    /// each once, in the program's order
     pub gpus: Vec<GpuIndex>,
     pub by_uuid: bool,
-    /// UUIDs that the node does not know, but a GPU may have
+    /// unknown UUIDs that a MIG instance or a GPU without known UUID may have
     pub unknown: Vec<String>,
-    /// true if a too high number ended the list
+    /// true if HIP's list ended at a number beyond the last GPU
     pub out_of_range: bool,
 }
 
@@ -154,9 +154,8 @@ pub(super) fn is_flat(
     }
 }
 
-/// The GPUs of Level Zero's mask. The mask is a set, so GPUs keep the devices' order; Level Zero
-/// skips invalid entries (intel/compute-runtime,
-/// shared/source/execution_environment/execution_environment.cpp).
+/// The GPUs of Level Zero's mask, a set: GPUs keep the devices' order. Level Zero skips invalid
+/// entries (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp).
 pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Listed {
     let mut devices = Vec::new();
     for &gpu in visible {

@@ -26,7 +26,7 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task that sees as many GPUs as the step has sees all. Indices may differ: with
+    // a task that sees as many GPUs as the step has sees all. Indices are not compared: with
     // `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, unlike the device files' numbers
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();
@@ -47,7 +47,7 @@ pub fn by_local_id(
     }
 }
 
-/// The reason why a number may not identify one of `gpus`, if any.
+/// The reason, if any, why a GPU number may be ambiguous among `gpus`.
 pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<&'static str> {
     let all = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));

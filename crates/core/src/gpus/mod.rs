@@ -1,4 +1,4 @@
-//! The GPUs of a task, as its runtimes count them.
+//! A task's GPUs, as CUDA, ROCm or Level Zero number them.
 //!
 //! Evidence for each vendor's GPUs, in order:
 //!
@@ -6,18 +6,18 @@
 //!    that the task may open.
 //! 2. The vendor's variables name GPUs among those that the task may open (`list`): by UUID, or by
 //!    position in the runtime's order (PCI; AMD: the compute driver's).
-//! 3. An unknown name (`MIG-<uuid>`, another UUID) means the only possible GPU; else, if the cgroup
-//!    denies a GPU, all that the task may open; else none, since a wrong guess would move traffic
-//!    to a far NIC.
+//! 3. An unknown name (`MIG-<uuid>`, another UUID) means the GPU that alone can have it. Of
+//!    several, all count if the cgroup denies a GPU; else none, since a wrong guess would move
+//!    traffic to a far NIC.
 //! 4. Without a variable, if the cgroup denies a GPU: all that the task may open.
 //! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets this and the vendors'
 //!    variables.
 //! 6. Else none.
 //!
-//! Slurm's GPU numbers for each task are no evidence: under `ConstrainDevices` every task reports
-//! the step's first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c). `SLURM_JOB_GPUS`
-//! does not count, since sruns on all nodes inherit it from the batch script. Shards and MPS set
-//! the variables of whole GPUs, which several tasks then share.
+//! Slurm's GPU numbers for each task are no evidence: under `ConstrainDevices` they are the step's
+//! first GPUs in every task (gres_common.c, `common_gres_set_env`). `SLURM_JOB_GPUS` does not
+//! count, since sruns on all nodes inherit it from the batch script. Shards and MPS set the
+//! variables of whole GPUs, which several tasks then share.
 
 mod list;
 mod local_id;
@@ -34,8 +34,8 @@ use crate::topology::GpuVendor::{self, Amd, Intel, Nvidia};
 use crate::topology::{GpuIndex, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 
-/// The task's variables that name GPUs. Slurm also sets `GPU_DEVICE_ORDINAL`, which only OpenCL
-/// reads (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
+/// The task's variables that select or number GPUs. Slurm also sets `GPU_DEVICE_ORDINAL`, which
+/// only OpenCL reads (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
@@ -63,7 +63,8 @@ pub struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The GPUs of the vendors' variables; else, if some GPU is denied, all that the task may open.
+    /// The GPUs of the vendors' variables; else those that the task may open, of vendors with a
+    /// denied GPU; `None` without any.
     pub fn gpus(&self) -> Option<TaskGpus> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
@@ -85,8 +86,8 @@ impl Sight<'_> {
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// True if the task may not open some GPU of this vendor. Other vendors' GPUs do not count:
-    /// Slurm may deny a display adapter to all tasks.
+    /// True if a GPU of this vendor is denied to the task. Other vendors' GPUs do not count: Slurm
+    /// may deny a display adapter to all tasks.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let mut access = self.node.gpus.iter().zip(&self.grant.access);
         access.any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
@@ -96,7 +97,7 @@ impl Sight<'_> {
     pub fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.node, vendor);
-        // if the task may open all, a GPU without a known device node counts too
+        // if none is denied, a GPU without a known device node counts too
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
         in_runtime_order(self.node, &mut gpus);
         gpus
@@ -106,7 +107,7 @@ impl Sight<'_> {
         self.grant.variables.get(name).map(String::as_str)
     }
 
-    /// The GPUs by the vendor's variables; `None` if none is set.
+    /// The GPUs by the vendor's variables; `None` if no variable is set.
     fn listed(&self, vendor: GpuVendor) -> Option<TaskGpus> {
         match vendor {
             Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
@@ -177,10 +178,10 @@ impl Sight<'_> {
         TaskGpus::new(gpus, reasons.join("; "))
     }
 
-    /// All programs read `ROCR_VISIBLE_DEVICES`; HIP's numbers count ROCR's GPUs.
+    /// All ROCm programs read `ROCR_VISIBLE_DEVICES`, only HIP programs the other lists.
     fn rocm(&self) -> Option<TaskGpus> {
         let visible = self.visible(Amd);
-        // HIP reads the first non-empty list; if the node has NVIDIA GPUs, CUDA's list is for them
+        // on a node with NVIDIA GPUs, CUDA's list is for these
         let has_nvidia = self.vendors().contains(&Nvidia);
         let names = [HIP, CUDA].into_iter().take(if has_nvidia { 1 } else { 2 });
         let mut lists = names.filter_map(|name| Some((name, self.variable(name)?)));
@@ -252,7 +253,7 @@ fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
     }
 }
 
-/// The GPUs of `SLURM_STEP_GPUS`, without denied ones.
+/// The GPUs of `SLURM_STEP_GPUS`, less those of each vendor with a denied GPU.
 pub fn by_step(sight: &Sight, step: &Step) -> TaskGpus {
     let node = sight.node;
     let mut gpus = Vec::new();
@@ -282,10 +283,10 @@ fn counts_mig(node: &Topology) -> bool {
 }
 
 /// The step's GPUs on this node, by `SLURM_STEP_GPUS`: positions in Slurm's list of the node's
-/// GPUs, or UUIDs if the site chose so.
+/// GPUs; UUIDs are accepted too.
 ///
 /// We assume that Slurm lists GPUs by their device files' numbers, as with `AutoDetect=nvidia`.
-/// Otherwise Slurm has the order of `File=` in gres.conf (Slurm's src/plugins/gres/gpu/gres_gpu.c,
+/// Without AutoDetect the order is that of gres.conf's `File=` (src/plugins/gres/gpu/gres_gpu.c,
 /// gpu_nvidia.c), with `AutoDetect=nvml` PCI order, from which the files' numbers may differ.
 /// Positions are not file numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a
 /// gap.
@@ -300,8 +301,8 @@ pub fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     gpus
 }
 
-/// The step's GPUs by device file order, and by PCI order: Slurm's list may have either. `None` if
-/// an entry names no GPU or counts MIG instances.
+/// The step's GPUs by device file order, and by PCI order: Slurm's list may have either. `None`
+/// without a list, or if an entry names no GPU or counts MIG instances.
 pub(crate) fn step_orders(node: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
     let list = step.gpus.as_deref().filter(|_| !counts_mig(node))?;
     let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
@@ -319,7 +320,7 @@ fn of_entry(node: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuIndex
     }
 }
 
-/// True for variables that Slurm sets in each task.
+/// True for the lists that Slurm sets in each task.
 pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
@@ -333,7 +334,7 @@ pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     by_file
 }
 
-/// The kinds of `gpus` if these differ: CUDA by default lists the fastest GPU first.
+/// The kinds of `gpus` if there are several: CUDA's default order, fastest first, is then unknown.
 pub fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));

@@ -1,6 +1,6 @@
 //! DeepEP: `EP_NIC_NAME`, the NIC whose rate DeepEP takes for all NICs.
 //!
-//! By default DeepEP asks ibstat for `mlx5_0`, which may be a storage NIC or missing
+//! By default DeepEP asks ibstat about `mlx5_0`, which may be a storage NIC or missing
 //! (deep_ep/utils/envs.py `get_rdma_gbs`).
 
 use super::{Answer, Library, Query, has_gpu_of, nccl, ours};

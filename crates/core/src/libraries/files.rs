@@ -1,4 +1,4 @@
-//! Configuration files of libraries. If a file sets a variable, we leave it unset.
+//! Configuration files of libraries. We set no variable that such a file sets.
 
 use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;
@@ -81,7 +81,7 @@ impl Files {
         } else {
             own.next()
         };
-        // users mean NAME by ` NAME=value`; the library may not
+        // users mean NAME by ` NAME=value`; the library may read another name
         let seems_to_set = |line: &str| {
             line.split_once('=')
                 .is_some_and(|(seen, _)| seen.trim() == name)
@@ -140,7 +140,7 @@ pub fn pairs<'t>(
 /// The path of a home that is not known.
 pub const UNKNOWN_HOME: &str = "~";
 
-/// The byte order mark of some editors; some libraries take it for a part of the first name.
+/// The byte order mark of some editors; to some libraries a part of the first name.
 pub const MARK: char = '\u{feff}';
 
 /// The text before a comment character that follows white space.

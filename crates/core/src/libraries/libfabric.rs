@@ -8,8 +8,8 @@
 //! `vrb_init_info`). For MPI's type of endpoint the provider skips devices whose interface has no
 //! IP address (`vrb_device_has_ipoib_addr`), or is not in `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
-//! A device per task suits an MPI that opens one per process. NCCL's plug-in counts the devices of
-//! all ranks, and Cray MPICH has a policy: a device per task suits neither.
+//! A device per task suits an MPI that opens one per process, not NCCL's plug-in, which counts the
+//! devices of all ranks, nor Cray MPICH, which has a policy.
 
 use super::{Answer, Library, Present, Query, marked, works};
 use super::{files::non_empty, uniform::names_of};
@@ -35,9 +35,9 @@ pub const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 pub const PROVIDER: &str = "FI_PROVIDER";
 
-/// True if `FI_PROVIDER` admits the core provider. Names match whole, with blanks, ignoring case;
-/// `verbs;ofi_rxm` means `verbs`; `^` excludes all names (libfabric 2.5.1: src/fabric.c
-/// `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+/// True if `filter` (`FI_PROVIDER`) admits the core provider. Names match whole, with blanks,
+/// ignoring case; `verbs;ofi_rxm` means `verbs`; a leading `^` excludes the listed names
+/// (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
     let core = |name: &str| {
@@ -53,7 +53,7 @@ pub(super) struct Nearest {
     pub turn: usize,
     /// true if no other usable NIC is as near
     pub alone: bool,
-    /// true if an unusable NIC is as near
+    /// true if an unusable NIC is as near or nearer
     pub leads_astray: bool,
 }
 
@@ -82,8 +82,8 @@ pub fn nearest(node: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Optio
     node.gpus.iter().map(of).collect()
 }
 
-/// The NIC nearest to every GPU of the task, since a library may take GPU 0's NIC before the
-/// program chooses its GPU.
+/// The NIC nearest to all GPUs that the task sees, or an error: a library may take GPU 0's NIC
+/// before the program chooses its GPU.
 pub fn of_all<'p>(
     query: &Query,
     nearest: &'p [Option<Nearest>],

@@ -1,15 +1,15 @@
 //! `NIC_PLACEMENT`: one line with the decision and our variables, for programs and nested steps.
 //!
-//! The words are the version, `key=value` facts, and `set:NAME=VALUE`. NAME is our variable while
-//! it has this VALUE, in which `%20` is a space, `%25` is `%`. A `NIC_PLACEMENT` of another form is
-//! the user's.
+//! The words are the version, `key=value` facts, and `set:NAME=VALUE`. A nested step takes NAME for
+//! ours only if NAME has this VALUE (`%20`: space, `%25`: `%`). A `NIC_PLACEMENT` of another form
+//! is the user's.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 //!
-//! `node=` is `Agreement::digest`, equal on nodes with equal GPUs, NICs and release. Only a bound
-//! task has `cpus=`, for `verify`.
+//! `node=` is `Agreement::digest`, equal on nodes with equal GPUs, NICs and plug-in version. Only a
+//! task that we bind has `cpus=`, for `verify`.
 
 use super::uniform::joined;
 use crate::placement::{NodePlacement, TaskPlacement};
@@ -18,7 +18,7 @@ use std::fmt::Write;
 
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line without our variables.
+/// The line without `set:`.
 pub(super) fn line(
     node: &Topology,
     map: &NodePlacement,
@@ -36,7 +36,6 @@ pub(super) fn line(
     line
 }
 
-/// Adds ` set:NAME=VALUE`.
 pub(super) fn add(line: &mut String, name: &str, value: &str) {
     let _ = write!(line, " set:{name}=");
     match value.contains([' ', '%']) {
@@ -61,11 +60,11 @@ pub struct Devices<'a> {
     pub gpus: Vec<&'a str>,
     /// ports, as `mlx5_0:1`
     pub nics: Vec<&'a str>,
-    /// `None` if the task was not bound
+    /// `None` if we did not bind the task
     pub cpus: Option<&'a str>,
 }
 
-/// `None` for another form. A user may have written the line; names are unchecked.
+/// `None` for another form. The names are unchecked: a user may have written the line.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
@@ -85,7 +84,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Parses an outer step's line. Users can forge one, so only names of `may_be_ours` count.
+    /// Parses an outer step's line. Users can forge the line, so names must pass `may_be_ours`.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

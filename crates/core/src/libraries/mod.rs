@@ -1,9 +1,8 @@
-//! Variables of communication libraries. Each library is a row of `LIBRARIES`, from its own file
-//! or from [`recipes`].
+//! Variables of communication libraries. `LIBRARIES` has a row for each, from its own file or from
+//! [`recipes`].
 //!
-//! Different `NCCL_IB_HCA` in a node's tasks would cost NCCL seven eighths of its bandwidth, by
-//! NCCL's graph search. MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx`
-//! provider).
+//! If `NCCL_IB_HCA` differs between a node's tasks, NCCL's graph search finds an eighth of the
+//! bandwidth. MVAPICH gets no variable, Intel MPI only UCX's list, for libfabric's `mlx` provider.
 
 mod cray_mpich;
 mod deepep;
@@ -38,7 +37,7 @@ use std::collections::BTreeMap;
 use template::Facts;
 use wanted::Fabric;
 
-/// Reports have this order.
+/// In the order of their variables in reports.
 const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
@@ -66,20 +65,20 @@ struct Library {
     word: &'static str,
     /// a second word in `env=` that implies `word`, or empty
     word_for_more: &'static str,
-    /// true if set without `env=`
+    /// true if `env=default`, the default, has `word`
     by_default: bool,
     variables: &'static [(&'static str, Answering)],
-    /// set too if `env=` names the first variable
+    /// set too if `env=` names the first of `variables`
     companion: Option<&'static str>,
     /// a variable that we report with a reason, and never set
     never: Option<(&'static str, Answering)>,
-    /// other variables on which the values depend
+    /// the task's variables on which our values depend
     evidence: &'static [&'static str],
     files: Option<&'static Files>,
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// names and `PREFIX*` that do not follow from a topology: `set=` warns
+    /// variables (also `PREFIX*`) that no topology decides: `set=` warns
     doubtful: &'static str,
-    /// names and `PREFIX*`: must be equal in all tasks of a node
+    /// variables (also `PREFIX*`) that must be equal in all tasks of a node
     uniform: &'static str,
 }
 
@@ -120,8 +119,8 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
         .chain([marker::NAME])
 }
 
-/// The names that we set, report or read: sorted, with repeats, after empty entries. The compiler
-/// sorts: at run time this cost each step 50,000 instructions.
+/// The variables that we set, report or read, with repeats, after empty entries. Sorted by the
+/// compiler, since sorting cost each step 50,000 instructions.
 pub(crate) const NAMES: [&str; 128] = {
     let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {
@@ -196,7 +195,7 @@ pub fn caveats(node: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// A task's variables before our changes, at least `NAMES`.
+/// A task's variables before our changes; those outside `NAMES` may be missing.
 pub type Present = BTreeMap<String, String>;
 
 #[derive(Clone, Copy)]
@@ -206,7 +205,7 @@ pub struct Evidence<'e> {
     pub read: ReadFile<'e>,
 }
 
-/// Reads a file by its path; `None` if it does not exist or is not text.
+/// The file at a path; `None` if it does not exist or is not text.
 pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<FileText>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -214,7 +213,7 @@ pub struct FileText {
     pub text: String,
     /// true if the file is longer than `text`
     pub is_cut: bool,
-    /// the reason if the file's existence is unknown
+    /// the reason if the file may exist with unknown text
     pub unanswered: Option<&'static str>,
 }
 
@@ -235,7 +234,7 @@ impl Query<'_> {
         self.evidence.present.get(name).map(String::as_str)
     }
 
-    /// The value, unless an outer step set it.
+    /// The value, unless we set it in an outer step.
     fn users(&self, name: &str) -> Option<&str> {
         self.value(name)
             .filter(|value| !self.earlier.is_ours(name, value))
@@ -277,7 +276,7 @@ impl Query<'_> {
         self.node.nics.iter().filter(move |nic| nic.kind == kind)
     }
 
-    /// The claim of the user's files, else of the site's.
+    /// The strongest [`Claimed`] of the user's and the site's files.
     fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
         let users = files.users(self.node, &self.evidence, name);
         files::strongest([users, self.prepared.claimed_by_site(name)])
@@ -306,8 +305,8 @@ impl Query<'_> {
             .unwrap_or_else(|| Answer::no(STAYS))
     }
 
-    /// `answer`, unless a file sets the variable. An `answer` without a value needs the files only
-    /// if `judges_files`.
+    /// `answer`, or no value if a file sets the variable. Without a value, `answer` is checked
+    /// against files only for `judges_files`.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let has_value = answer.value.is_some();
         let is_judged = self.prepared.wish.judges_files()
@@ -326,7 +325,7 @@ fn works(port: &Port) -> bool {
     matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
-/// True if the value begins with `mark`, then the rest.
+/// True if `value` begins with `mark`; and `value` without it.
 fn marked(value: &str, mark: char) -> (bool, &str) {
     let rest = value.strip_prefix(mark);
     (rest.is_some(), rest.unwrap_or(value))

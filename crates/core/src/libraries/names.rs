@@ -1,4 +1,4 @@
-//! Names of variables: refused by `set=`, doubtful in `set=`, or equal in all tasks of a node.
+//! Variables that `set=` refuses or warns of, and variables that must be equal in a node's tasks.
 
 use super::LIBRARIES;
 
@@ -27,7 +27,6 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(is_valid)
 }
 
-/// True if the admin's `set=` refuses the name.
 pub fn is_refused(name: &str) -> bool {
     is_in(REFUSED, name)
 }

@@ -1,4 +1,4 @@
-//! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for all tasks of the node, only to leave NICs out.
+//! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for a node's tasks, set only to leave NICs out.
 //!
 //! NCCL merges a node's ranks by each device's position in the rank's list, so different lists put
 //! all traffic on one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478). Of the
@@ -8,11 +8,12 @@
 //! backends/ib/CtranIb.cc).
 //!
 //! On isolated rails `NCCL_CROSS_NIC=0` keeps each connection on one rail ("Environment Variables";
-//! src/graph/search.cc `ncclTopoCompute`). Since 2.30.7 NCCL compares rail numbers if the list has
-//! them (`mlx5_0:1:RAIL`), else pairs of card GUID and port (`ncclTopoSearchCheckNet`). Pairs
-//! differ between hosts of one NVLink domain, and two NICs of a card may share a pair. NCCL 2.5.6
-//! to 2.30.4, and RCCL since ROCm 3.3, ignore text behind the port, and read an empty port
-//! (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run from each release).
+//! src/graph/search.cc `ncclTopoCompute`). To tell rails apart, NCCL since 2.30.7 compares rail
+//! numbers if the list has them (`mlx5_0:1:RAIL`), else pairs of card GUID and port
+//! (`ncclTopoSearchCheckNet`). Pairs differ between hosts of one NVLink domain, and two NICs of a
+//! card may share a pair. NCCL 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, ignore text behind the
+//! port, and read an empty port (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run
+//! from each release).
 //!
 //! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most. RCCL recognises
 //! machines by their NICs (src/graph/rome_models.cc), which a list may prevent.
@@ -52,14 +53,13 @@ pub(super) const LIBRARY: Library = Library {
 const IB_HCA: &str = "NCCL_IB_HCA";
 /// The path of the user's file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
-/// With `0` a connection enters and leaves a node by one NIC.
+/// `0`: a ring or tree enters and leaves a node by one NIC.
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// NICs to merge: `a,b;c,d`, with or without ports.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 /// NCCL prefers this file's PCIe topology to the kernel's.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
-/// The user id, as in /etc/passwd.
 const USER_ID: &str = "SLURM_JOB_UID";
 /// CTRAN's switches (comms/utils/cvars/nccl_cvars.yaml).
 const CTRAN: [&str; 3] = [
@@ -97,7 +97,7 @@ pub const FILES: Files = Files {
     },
 };
 
-/// NCCL's file, then RCCL's: RCCL before NCCL 2.23 ignores `NCCL_CONF_FILE`.
+/// NCCL's file, then RCCL's: RCCL based on NCCL before 2.23 ignores `NCCL_CONF_FILE`.
 fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     let at_home = |file: &str| Some(format!("{}/{file}", home(task)?));
     let nccls = non_empty(task.present, CONF_FILE)
@@ -107,8 +107,8 @@ fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     nccls.into_iter().chain(rccls.flatten()).collect()
 }
 
-/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 asks getpwuid(3), and `srun --export=NONE`
-/// gives a task no `HOME`. [`UNKNOWN_HOME`] if /etc/passwd lacks the user.
+/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 calls getpwuid(3), and
+/// `srun --export=NONE` gives a task no `HOME`. [`UNKNOWN_HOME`] if /etc/passwd lacks the user.
 fn home(task: &Evidence) -> Option<String> {
     if let Some(home) = non_empty(task.present, HOME) {
         return Some(home.clone());
@@ -194,12 +194,12 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     Some(entries?.join(","))
 }
 
-/// The rails on cards with a degraded rail, if the other rails keep three quarters of the
-/// bandwidth.
+/// The rails on cards with a degraded rail; empty if these rails have over a quarter of all rails'
+/// bandwidth, or NCCL sees no PCIe switches.
 ///
 /// A channel's slowest node sets its bandwidth (src/init.cc `initTransportsRank`). On 16 machines,
-/// with ports at half rate on one of two nodes, NCCL 2.30.7's search gives up to 75 % more without
-/// these rails under this condition, and less than with them if NCCL sees no PCIe switches.
+/// with half-rate ports on one of two nodes, NCCL 2.30.7's search without these rails finds up to
+/// 75 % more bandwidth; if NCCL sees no PCIe switches, less.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { node, map, .. } = query;
     if map.degraded.is_empty() {
@@ -216,7 +216,7 @@ fn degraded(query: &Query) -> Vec<Rail> {
     }
 }
 
-/// True if NCCL sees the PCIe switches, on the bus or in a topology file.
+/// True if NCCL sees PCIe switches, on the bus or in a topology file.
 fn sees_switches(query: &Query) -> bool {
     query.node.stated_paths.is_empty()
         || query.prepared.is_wanted(TOPO_FILE)
@@ -224,7 +224,7 @@ fn sees_switches(query: &Query) -> bool {
         || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
-/// The first NIC of [`FORCE_MERGE`] that the list lacks, for which NCCL would fail (since 2.24:
+/// The first NIC that [`FORCE_MERGE`] names and `rails` lack: NCCL would fail (since 2.24:
 /// src/graph/topo.cc `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query, rails: &[Rail]) -> Option<String> {
     let groups = match query.value(FORCE_MERGE) {

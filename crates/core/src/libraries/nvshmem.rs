@@ -1,4 +1,4 @@
-//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for all tasks of the node, only to leave NICs out.
+//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for a node's tasks, set only to leave NICs out.
 //!
 //! Items are exact names with a port; `^` inverts the list. Processing elements (PEs) choose NICs
 //! together, so lists must be equal (3.5: src/modules/transport/ibrc, `parse_hca_list`;
@@ -7,17 +7,16 @@
 //! NVSHMEM 3.4 to 3.7 always reads the list, 3.8 only with `NVSHMEM_ENABLE_NIC_PE_MAPPING`
 //! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels). With this switch PEs choose by number:
 //! of N NICs and M PEs on a node, PE k gets N / M NICs from number k * N / M on, before 3.8 NIC k
-//! modulo N (`nvshmemi_setup_connections`): a wrong NIC in a step with some of the GPUs or another
-//! order. Without the switch PEs wait for each other (`nvshmemi_get_devices_by_distance`), so all
-//! tasks must have the same switch. We set the switch only on request (`env=nvshmem-pe`), with a
-//! list of one NIC in every task.
+//! modulo N (`nvshmemi_setup_connections`): a wrong NIC if the step has only some of the node's
+//! GPUs, or another order of them. Without the switch PEs wait for each other
+//! (`nvshmemi_get_devices_by_distance`), so all tasks must have the same switch. We set the switch
+//! only on request (`env=nvshmem-pe`), beside a list of the task's one NIC.
 //!
 //! NVSHMEM skips a RoCE port without a RoCE v2 IPv4 address, but fails if the list names the port
 //! (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` is a part of the names to use, or after `^` to leave out; before 3.5.21 `^`
-//! excludes all NICs (`nvshmemt_check_hca_prefix`). So no prefix leaves out several NICs in every
-//! release.
+//! `NVSHMEM_HCA_PREFIX` is a substring of the NIC names to use, or after `^` to leave out; before
+//! 3.5.21 `^` excludes all NICs (`nvshmemt_check_hca_prefix`). So we set the list instead.
 
 use super::files::{Files, before_comment, non_empty, pairs};
 use super::nccl::HOME;
@@ -51,8 +50,8 @@ const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 /// NVSHMEM's buffer for a line and its NUL (`nvshmemi_conf_parse_file`).
 const MAX_LINE: usize = 4096;
 
-/// Lines `NAME=VALUE`, trimmed; `#` begins a comment line, or a comment after white space. The last
-/// line and the last file win, also over the environment
+/// Lines `NAME=VALUE`, trimmed; `#` at the start or after white space begins a comment. A name's
+/// last line in the last file (of /etc, `HOME`, `CONF_FILE`) overrules the environment too
 /// (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_parse_file`,
 /// `nvshmemi_getenv_helper`). Our list would disable a file's `NVSHMEM_HCA_PE_MAPPING`.
 pub const FILES: Files = Files {
@@ -89,7 +88,7 @@ fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     Some(Diagnostic::new(HCA_LIST, text))
 }
 
-/// The node's list, or on request the task's one NIC.
+/// The node's list, or the NIC of [`own_nic`].
 fn hca_list(query: &Query) -> Option<Answer> {
     query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     let no = |why: &'static str| Some(Answer::no(why));
@@ -116,7 +115,7 @@ fn hca_list(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
-/// The node's list, without RoCE rails that lack an address if any rail has one.
+/// The node's list, less RoCE rails without an address, unless all rails are such.
 fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
         query.node.port(rail.at()).is_some_and(|port| {
@@ -133,8 +132,8 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     Answer::yes(joined(with), format!("{why} and {names} (no address)"))
 }
 
-/// The task's one NIC, on request by `env=nvshmem-pe` or the user's
-/// `NVSHMEM_ENABLE_NIC_PE_MAPPING`.
+/// The NIC of a task with one NIC, if `env=nvshmem-pe` or the user's
+/// `NVSHMEM_ENABLE_NIC_PE_MAPPING` is set.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
     let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(is_on);
     match query.task.rails[..] {

@@ -8,7 +8,7 @@
 //! (`atl_ofi_is_nic_local`).
 //!
 //! Without `CCL_WORKER_AFFINITY` workers run on the machine's last CPUs, whatever the mask. A
-//! process takes the entry of its local rank; oneCCL fails if processes outnumber entries, so our
+//! process takes the entry at its local rank; oneCCL fails if processes outnumber entries, so our
 //! value repeats one CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
 //! src/common/global/global.cpp `set_local_coord`).
 

@@ -2,7 +2,7 @@
 //! NIC nearest to its GPU.
 //!
 //! By default Open MPI takes a NIC near the process's CPUs. Of n equally near NICs Open MPI takes
-//! the NIC numbered by the variable's value modulo n (opal/mca/common/ofi/common_ofi.c
+//! NIC v modulo n, where v is the value (opal/mca/common/ofi/common_ofi.c
 //! `opal_common_ofi_select_provider`, `find_nearest_provider_from_accelerator`). Releases before 6
 //! ignore the variable.
 

@@ -1,4 +1,4 @@
-//! `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND` for OpenMP.
+//! `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
 //!
 //! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, also in tasks that
 //! share the mask. With `OMP_PLACES`, or a true `OMP_PROC_BIND`, a runtime pins its initial thread

@@ -1,4 +1,4 @@
-//! A step's variables, node-wide values and claims of files, computed once for all tasks.
+//! A step's variables, node-wide values and files' settings, computed once for all tasks.
 
 use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};
@@ -26,14 +26,14 @@ pub(super) struct Row {
 
 enum Source {
     Library(Answering),
-    /// a variable that is reported and never set
+    /// reported and never set
     Never(Answering),
-    /// the admin's template, and its value or error if all tasks share one
+    /// the admin's template, and the value or error that all tasks share, if any
     Template(Template, Option<Result<String, String>>),
 }
 
 impl Row {
-    /// `None` if the variable is not wanted, or the node has nothing for the library.
+    /// `None` if the variable is not wanted or has no use on the node.
     pub(super) fn answer(&self, query: &Query) -> Option<Answer> {
         match &self.source {
             _ if !self.wanted => None,
@@ -65,13 +65,12 @@ pub struct Prepared {
     pub(super) slingshot: Vec<Option<Nearest>>,
     /// each GPU's nearest EFA device
     pub(super) efa: Vec<Option<Nearest>>,
-    /// the IP interface that leads to other nodes
     pub(super) interface: sockets::Interface,
     claimed_by_site: Vec<(&'static str, Claimed)>,
 }
 
 impl Prepared {
-    /// `read` opens a site's file on this node, only if the file can change a value.
+    /// `read` opens files of this node, and only files that can change a value.
     pub(crate) fn new(
         topology: &Topology,
         node: &NodePlacement,
@@ -157,7 +156,7 @@ impl Prepared {
             .map(|(_, claim)| claim.clone())
     }
 
-    /// Findings on names in `env=` and `no-env=` that no row sets, and on vLLM's two variables.
+    /// Findings on names without effect in `env=` and `no-env=`, and on two vLLM variables.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
         let (unwanted, named) = (&self.wish.no_env, &self.wish.env_names);
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));

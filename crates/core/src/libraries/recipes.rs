@@ -1,4 +1,4 @@
-//! Libraries with one variable: a row has a condition, and the value as a template of `set=`.
+//! Libraries with one variable, each with a condition, and the value as a `set=` template.
 
 use super::{Answer, Library, Query, libfabric, template, uniform};
 use crate::placement::GpuPlacement;
@@ -39,10 +39,10 @@ pub static MPICH: Library = Library {
 /// Items are exact names without ports (mooncake-transfer-engine/src/topology.cpp
 /// `getIbvDeviceWhitelist`, `listInfiniBandDevices`).
 ///
-/// The newer engine (`MC_USE_TENT`) ignores the user's other lists (tent/src/platform/cpu_probe.cpp
-/// `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`); the older
-/// engine uses devices that the store's list has too (mooncake-store/src/client_service.cpp
-/// `get_auto_discover_filters`).
+/// Beside this list the newer engine (`MC_USE_TENT`) ignores the user's other lists
+/// (tent/src/platform/cpu_probe.cpp `filterInfiniBandDevices`; tent/src/common/config.cpp
+/// `ConfigHelper::loadFromEnv`); the older engine uses only devices that the store's list has too
+/// (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 pub static MOONCAKE: Library = Library {
     name: "Mooncake",
     word: "mooncake",
@@ -136,7 +136,7 @@ fn answer(
     }
 }
 
-/// False for an empty value, and for JSON without a list: Mooncake's value is JSON or a path.
+/// False for an empty value, and for JSON without a NIC list: `MC_TENT_CONF` is JSON or a path.
 fn may_choose(value: &str) -> bool {
     let lists = || value.contains("rdma_whitelist") || value.contains("rdma_blacklist");
     !value.is_empty() && (!value.trim_start().starts_with('{') || lists())
@@ -157,7 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// `Ok` if the task's GPUs share their nearest NIC: MPICH takes CUDA's current or the first GPU.
+/// `Ok` if one NIC is nearest to all GPUs of the task: MPICH uses CUDA's current or first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();
@@ -169,8 +169,8 @@ fn has_one_nearest(query: &Query) -> Met {
     Ok("MPICH 5.1 then takes a NIC nearest to the GPU".into())
 }
 
-/// `Ok` if entry k is GPU k's best NIC for every k, and the task's GPU has the task's local id. A
-/// task that sees several GPUs uses the GPU of its local id.
+/// `Ok` if rail k is GPU k's best for every k, and the task's GPU number is its local id. A task
+/// that sees several GPUs uses the one at its local id.
 fn has_own_entry(query: &Query) -> Met {
     let (map, seen) = (query.map, &query.task.seen);
     let number = query.task.local_id as usize;

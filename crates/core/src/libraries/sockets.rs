@@ -15,9 +15,9 @@
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
 //! Slurm gives a step srun's address (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11:
-//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release the node's. In a batch job srun
-//! runs on the first node. We take the interface of the route to srun, which Slurm's traffic uses;
-//! we read only the main routing table. If srun's address is IPv6, IPv4's default route counts.
+//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release the step node's. In a batch job
+//! srun runs on the first node. We take the interface of the route to srun, which Slurm's traffic
+//! uses, from the main routing table. If srun's address is IPv6, IPv4's default route counts.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};
@@ -51,13 +51,12 @@ pub const LIBRARY: Library = Library {
 const NCCL: &str = "NCCL_SOCKET_IFNAME";
 /// NCCL's network; `Socket` (ignoring case) means IP.
 const NET: &str = "NCCL_NET";
-/// An address; NCCL takes the interface on the address's network.
+/// NCCL takes the interface on this address's network.
 const COMM_ID: &str = "NCCL_COMM_ID";
 const IPV6: &str = "AF_INET6";
 const OTHER_FAMILY: &str =
     "the user wants an address of IPv6, and the interface is known by its IPv4 route";
 
-/// Sites often set `NCCL_SOCKET_IFNAME` in NCCL's files.
 const FILES: Files = Files {
     variables: &[NCCL],
     matter: |_, wish, _| is_wanted(wish),
@@ -74,8 +73,8 @@ pub fn is_wanted(wish: &Wish) -> bool {
     LIBRARY.variables.iter().any(has) || templates.iter().any(|of| of.has_interface())
 }
 
-/// The interface of the kernel's route to srun; of the default route if srun's address is unknown
-/// or a loopback.
+/// The interface of the kernel's route to srun; of the default route if srun's address is unknown,
+/// IPv6 or a loopback.
 pub fn interface(node: &Topology, srun: Option<&str>, read: ReadFile) -> Interface {
     let table = read(ROUTES)
         .filter(|table| !table.is_cut)
@@ -92,7 +91,7 @@ pub fn interface(node: &Topology, srun: Option<&str>, read: ReadFile) -> Interfa
             && name != LOOPBACK
             && !carries_storage(node, name)
             && is_running(read, name) != Some(false)
-            // a bridge without a gateway connects containers of this node alone
+            // a bridge without a route to a gateway connects only containers
             && (has_gateway(name) || !is_bridge(read, name))
     };
     let routes = routes().filter(may_be_used);

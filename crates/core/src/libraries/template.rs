@@ -29,7 +29,7 @@ pub(super) enum Fact {
     /// `None` or empty if the fact is missing
     Node(fn(&Facts) -> Option<String>),
     Task(fn(&Facts) -> Option<String>),
-    /// the path of the map in this format
+    /// the path of the map file in this format
     File(Format),
 }
 
@@ -140,7 +140,7 @@ impl<'f> Facts<'f> {
         }
     }
 
-    /// The GPUs that the task's program counts, in its order.
+    /// The GPUs that the task's program sees, in the program's order.
     fn seen(&self) -> Option<Subject<'f>> {
         let gpus = self.task?.seen.as_slice();
         (!gpus.is_empty()).then_some(Subject {

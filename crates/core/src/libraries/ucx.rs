@@ -1,28 +1,28 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
 //! Items are `name:port`; a bare name needs UCX 1.21. UCX warns of an unknown item. If all items
-//! are unknown, the program fails at its first remote peer, or at start if `UCX_TLS` allows nothing
-//! else. Peers may use different devices if the fabric connects them (src/ucs/config/parser.c,
-//! src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
+//! are unknown, the program fails at its first remote peer, or at start if `UCX_TLS` allows only
+//! network transports. Peers may use different devices if the fabric connects them
+//! (src/ucs/config/parser.c, src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
 //!
 //! **IP interfaces**, `lo` too, must be in the list, or connections by IP address fail: "device
 //! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c
-//! `ucp_cm_client_resolve_cb`). A container without the NIC, or a UCX without verbs, has only
+//! `ucp_cm_client_resolve_cb`). A container without the NIC, or a UCX without verbs, has only IP
 //! interfaces. Interfaces of storage NICs do no harm, since RDMA carries the data: a small message
-//! has one lane, and lanes of large ones must read remote memory, which tcp cannot
+//! has one lane, and lanes of a large one must read remote memory, which tcp cannot
 //! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`). Only with `UCX_RNDV_SCHEME=put_zcopy` a
 //! quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside one of 200 Gb/s
 //! (tests/clients.rs).
 //!
 //! An interface can have a NIC's name: rdma-core calls both `ibp65s0`, by PCI address. Since 1.21
-//! such an item also admits the NIC, on any port (`ucp_get_dev_basename`).
+//! the item `ibp65s0` also admits the NIC, on any port (`ucp_get_dev_basename`).
 //!
 //! **GPU-initiated RDMA** uses devices like `cuda0-mlx5_0:1` (since 1.20:
 //! src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`), which a list must name. NIXL-EP
-//! selects the transport only after start (`UCX_TLS=^cuda_ipc`). So our list names the devices if
-//! `UCX_TLS` leaves `rc_gda` in and NVIDIA's driver lets GPUs ring a NIC's doorbell
-//! (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). A context without such devices would print
-//! a line on stdout (`ucp_report_unavailable`); `UCX_WARN_INVALID_CONFIG=n` prevents the line.
+//! selects the transport only at run time (`UCX_TLS=^cuda_ipc`). So our list names the devices
+//! without `env=ucx-gda` too, if `UCX_TLS` admits `rc_gda` and NVIDIA's driver lets GPUs ring a
+//! NIC's doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). A context without such
+//! devices prints a line on stdout (`ucp_report_unavailable`), unless `UCX_WARN_INVALID_CONFIG=n`.
 //! Since 1.21 UCX pairs GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so our list names all
 //! equally near NICs.
 
@@ -76,7 +76,6 @@ pub const NET_DEVICES: &str = "UCX_NET_DEVICES";
 const TLS: &str = "UCX_TLS";
 /// `n` stops warnings about unknown devices and transports (since 1.4).
 const WARN: &str = "UCX_WARN_INVALID_CONFIG";
-/// The folder of the user's `ucx.conf`.
 const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's ucx provider copies this value to an unset `UCX_NET_DEVICES` (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
@@ -118,9 +117,9 @@ pub const FILES: Files = Files {
 const MAX_LINE: usize = 200;
 
 /// An INI file of `NAME=VALUE` or `NAME: VALUE`; `;` after white space begins a comment. An
-/// indented line is another value of the name above. A condition that names another machine ends
-/// its section (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
-/// `ucs_config_parse_config_file_line`).
+/// indented line is another value of the name above. UCX skips the section below a condition
+/// (`CPU model=Grace`) for another machine (src/ucs/config/ini.c `ini_parse_stream`;
+/// src/ucs/config/parser.c `ucs_config_parse_config_file_line`).
 fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
     let (mut section, mut holds, mut above) = ("", Some(true), None);
@@ -206,7 +205,7 @@ pub fn shared(
     })
 }
 
-/// NVIDIA's driver prints this file without asking a GPU (kernel-open/nvidia/nv-procfs.c
+/// NVIDIA's driver prints this file without access to a GPU (kernel-open/nvidia/nv-procfs.c
 /// `nv_procfs_read_params`).
 const PARAMETERS: &str = "/proc/driver/nvidia/params";
 
@@ -258,7 +257,8 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// `n` if the list has GPU-initiated devices: a UCX without them would warn.
+/// `n` if our list has GPU-initiated devices, unless `UCX_TLS` lists transports: a UCX without such
+/// devices would warn.
 fn quiet(query: &Query) -> Option<Answer> {
     let tls = query.value(TLS).unwrap_or_default();
     if !query.ours(NET_DEVICES)?.contains("cuda")
@@ -362,8 +362,8 @@ fn items(
     Err("the task has more devices than UCX reads in a list")
 }
 
-/// The devices for GPU-initiated RDMA, up to `each` for a GPU of the task: first the map's NICs of
-/// the GPU, then equally near NICs.
+/// The devices for GPU-initiated RDMA, up to `each` for a GPU of the task: first with the NICs
+/// chosen for the GPU, then with the other nearest NICs.
 ///
 /// UCX numbers GPUs as cuDeviceGet does, among all that the program sees. A NIC has such a device
 /// only for its first port (`uct_gdaki_query_tl_devices`).

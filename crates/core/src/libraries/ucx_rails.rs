@@ -27,11 +27,10 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// The variable and its older name.
 const RNDV: [&str; 2] = ["UCX_MAX_RNDV_RAILS", "UCX_MAX_RNDV_LANES"];
 const RMA: [&str; 2] = ["UCX_MAX_RMA_RAILS", "UCX_MAX_RMA_LANES"];
 const DEFAULT: usize = 2;
-/// Before 1.18 a connection has 16 lanes in all (src/ucp/core/ucp_types.h `UCP_MAX_LANES`).
+/// Our limit: before 1.18 a connection has 16 lanes (src/ucp/core/ucp_types.h `UCP_MAX_LANES`).
 const MOST: usize = 4;
 
 const FILES: Files = Files {
@@ -44,7 +43,8 @@ const FILES: Files = Files {
     ..ucx::FILES
 };
 
-/// The largest number of NICs of a task's GPU; `None` up to 2, the default of UCX and NIXL.
+/// The highest NIC count of the task's GPUs, `MOST` at most; `None` up to 2, the default of UCX and
+/// NIXL.
 fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
     let choices = |gpu: &GpuIndex| Some(query.map.gpus.get(gpu.0)?.choices.len());
     let most = query.task.gpus.iter().filter_map(choices).max()?;

@@ -6,7 +6,7 @@ use super::names::means;
 pub use crate::wish::{Fabric, Libraries, MapFile, Template};
 use crate::wish::{Strictness, Wish};
 
-/// The words of `env=`: default libraries, `site` for `set=`, other libraries, `word_for_more`.
+/// The words of `env=`, by bit: default libraries, `site` for `set=`, others, `word_for_more`.
 fn words() -> impl Iterator<Item = &'static str> {
     let own = |by_default: bool| {
         let libraries = LIBRARIES
@@ -82,8 +82,8 @@ impl Default for Libraries {
 }
 
 impl Wish {
-    /// True if `env=` has `word` (or `word` is empty), the name or `companion_of`, and `no-env=`
-    /// lacks the name.
+    /// True if `no-env=` does not match `name`, and `word` is empty or `env=` has `word`, `name` or
+    /// `companion_of`.
     pub(crate) fn wants(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for =

@@ -1,5 +1,5 @@
-//! Facts that must agree on all nodes of a job, since each node numbers rails and writes lists
-//! alone.
+//! Facts that must agree on all nodes of a job, since each node by itself numbers rails and writes
+//! lists.
 
 use super::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, NicKind, Topology};

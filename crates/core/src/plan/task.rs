@@ -19,7 +19,7 @@ struct TaskRequest<'a> {
     reasons: Vec<String>,
 }
 
-/// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
+/// Looks the task's GPUs up in the map; a task without GPUs gets the rails near its CPUs.
 pub(super) fn placement(
     topology: &Topology,
     map: &NodePlacement,
@@ -33,7 +33,7 @@ pub(super) fn placement(
     let by_local_id = || gpus::by_local_id(topology, step, &task, &gpus.own);
     let (mut notes, mut may_promise) = (Notes::default(), false);
     match wish.gpu {
-        // no complaint: the user may give `gpu=local-id` for a job that also has such tasks
+        // no error: a job under `gpu=local-id` may also have tasks with fewer GPUs
         GpuUse::LocalId if gpus.own.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
             Ok(all) => {
@@ -130,7 +130,7 @@ impl TaskRequest<'_> {
         rails
     }
 
-    /// The GPU's rails that the task may open, else the best other rail of the node.
+    /// The GPU's rails that the task may open, or the best other one if none.
     fn openable(&mut self, gpu: GpuIndex) -> Vec<(RailIndex, PathType)> {
         let map = self.map;
         let choices = map
@@ -172,7 +172,7 @@ impl TaskRequest<'_> {
         rails
     }
 
-    /// The rails on the task's NUMA nodes, else all rails.
+    /// The rails on the NUMA nodes of `cpus`, else all; without denied NICs.
     fn rails_near_cpus(&mut self, cpus: &CpuSet) -> Vec<(RailIndex, PathType)> {
         let &mut TaskRequest { topology, map, .. } = self;
         let nodes = topology.nodes_of(cpus);
@@ -198,8 +198,8 @@ impl TaskRequest<'_> {
         rails.into_iter().map(|rail| (rail, path)).collect()
     }
 
-    /// A warning if the task may not open a rail: NCCL numbers NICs by their positions in a list
-    /// that all tasks of the node share.
+    /// A warning if `denied_nics` has a rail: NCCL skips it, so that its NIC numbers differ from
+    /// those of the node's other tasks.
     fn warn_of_denied(&self) -> Option<String> {
         let is_rail = |nic: &&NicIndex| self.map.rails.iter().any(|rail| rail.nic == **nic);
         let denied = self.task.denied_nics.iter().filter(is_rail);

@@ -105,8 +105,7 @@ impl TaskPlan<'_> {
         reasons.cloned().chain(not_set).collect()
     }
 
-    /// A line that names the command for checking the user's own values; `None` if the user set
-    /// none of our variables.
+    /// A line with the command that checks the user's own values; `None` if there are none.
     pub fn judge(&self) -> Option<String> {
         let is_users =
             |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;

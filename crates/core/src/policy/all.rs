@@ -1,5 +1,5 @@
-//! `all`: each GPU gets all rails of the node, nearest first. `numa`: the rails of its NUMA node,
-//! or all if it has none.
+//! `all`: each GPU gets all rails of the node, best first. `numa`: the rails on the GPU's NUMA
+//! node; if none are there, all.
 
 use super::solve::RailSet;
 use super::{Paths, placements};

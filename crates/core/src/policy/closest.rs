@@ -1,6 +1,6 @@
-//! `closest`: the GPUs get as much bandwidth as possible, the worst-off GPU first; equal answers
-//! are decided by nearer rails, then by more even use of the rails. `spread` also gives the idle
-//! rails to the job's GPUs if the job is alone on the node.
+//! `closest`: the GPUs get as much bandwidth as possible, the worst-off GPU first; of equal answers
+//! nearer rails decide, then their more even use. `spread` also gives the idle rails to the job's
+//! GPUs if the job is alone on the node.
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, Solved, solve};
@@ -66,9 +66,9 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The best rails of each GPU. If NICs are broken, a GPU keeps those of its usual NICs that work,
-/// since its peers on intact nodes use the same NICs. All GPUs are assigned anew only if the
-/// worst-off GPU gains.
+/// The best rails of each GPU. If NICs are broken, a GPU keeps the rails that still work (under
+/// `NicsEach::Number` if enough do), since its peers on intact nodes use the same NICs. All GPUs
+/// are assigned anew only if the worst-off GPU gains.
 fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Paths, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
@@ -121,8 +121,7 @@ pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
     rails
 }
 
-/// Each GPU's placement for the chosen `rails_of`. Its reason says why the GPU has these rails and
-/// no nearer ones; [`Wish::wordless`] leaves it empty.
+/// [`placements`] with the reasons for each GPU's rails and against nearer ones.
 pub(super) fn explained(
     node: &Topology,
     map: &NodePlacement,

@@ -6,8 +6,7 @@ use super::solve::{Loss, Solved};
 use crate::placement::{NodePlacement, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType};
 
-/// The reason for `choices`, in one sentence. `part`: the GPU's part of its nearest rails under
-/// `NicsEach::Auto`.
+/// The reason for `choices`. `part`: under `NicsEach::Auto`.
 pub(super) fn why_this(
     map: &NodePlacement,
     paths: &Paths,
@@ -84,7 +83,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The loss of this or another GPU if `gpu` exchanged its least useful rail for `rail`.
+/// The reason against `rail`: a GPU's loss if `gpu` exchanged its least useful rail for it.
 pub fn loss(
     map: &NodePlacement,
     paths: &Paths,

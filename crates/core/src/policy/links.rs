@@ -1,5 +1,5 @@
-//! The PCIe links above GPUs and NICs: shared links become links of the solver's problem, private
-//! links only narrow a path.
+//! The PCIe links above GPUs and NICs. A private link has one GPU or rail below it, and one path or
+//! bandwidth for all: it only narrows paths. All others are shared: links of the solver's problem.
 
 use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};
@@ -29,7 +29,7 @@ struct Below {
     rails: usize,
     /// the sum of the rails' rates, in Mbit/s
     rate: u64,
-    /// the solver's number of the link, if it is shared
+    /// the solver's number of a shared link
     number: Option<u16>,
 }
 

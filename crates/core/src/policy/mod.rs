@@ -55,7 +55,7 @@ pub fn map_of(
     map
 }
 
-/// Each GPU's placement for the chosen `rails_of`. `reason` says why the GPU has these rails;
+/// Each GPU's placement on its rails in `rails_of`. `reason` returns why the GPU has them;
 /// [`Wish::wordless`] omits it.
 fn placements(
     node: &Topology,

@@ -50,9 +50,9 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     rails.filter(|&rail| Some(key(rail)) == best).collect()
 }
 
-/// Each GPU's rails under `NicsEach::Auto`. Every GPU gets one rail, then idle rails of its part,
+/// Each GPU's rails under `NicsEach::Auto`. Every GPU gets one rail, then idle ones of its nearest,
 /// as long as no GPU with less bandwidth loses. The problem is then solved again with these numbers
-/// of rails, so that a GPU's rails are neighbours.
+/// of rails, so that a GPU's rails are neighbours in rail order.
 pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Paths, Vec<RailSet>) {
     let paths = Paths::one_each(node, rails, through);
     let one_each = solve(&paths.problem).rails_of;
@@ -83,7 +83,7 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Pat
     (paths, rails_of)
 }
 
-/// In each round, each GPU gets one idle rail of its part if the shares, compared from the least
+/// In each round, each GPU gets one idle rail of its nearest if the shares, compared from the least
 /// on, grow. A rail behind a full link raises no share. A GPU with two or more rails also gets
 /// another rail of their cards if no share changes: the planes of a card belong together.
 fn add_idle(

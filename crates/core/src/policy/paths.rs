@@ -10,7 +10,7 @@ use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Mbit/s for an unknown rate, so that nodes without rates are compared by their paths.
+/// Mbit/s of a rail with unknown rate: on a node without rates the path types decide.
 const UNKNOWN_RATE: u64 = 100_000;
 
 pub struct Paths {
@@ -33,7 +33,7 @@ impl Paths {
         Paths::new(node, rails, through, &wants)
     }
 
-    /// Paths from every GPU to each port, for an assignment of one port per GPU.
+    /// Paths for an answer of one rail per GPU.
     pub fn one_each(node: &Topology, rails: &[Rail], through: &Through) -> Paths {
         Paths::new(node, rails, through, &vec![1; node.gpus.len()])
     }
@@ -167,7 +167,7 @@ impl Paths {
 }
 
 /// Between two NUMA nodes: the solver's link if their sockets differ, and the rank of their
-/// distance among all distances of this node, 0 for the shortest.
+/// distance among the host's, 0 for the shortest.
 type Connection = (Option<u16>, u8);
 
 /// The connections between sockets; the first path between two sockets adds their link.
@@ -193,10 +193,9 @@ impl<'a> Connections<'a> {
             known: BTreeMap::new(),
             links: BTreeMap::new(),
             distances: order::set(pairs.filter_map(|(from, to)| node.distance(from, to))),
-            // A connection carries no more than one flow: on Azure's ND MI300X v5 four flows
-            // between sockets got a seventh of their bandwidth within a socket. The figure is a
-            // part of the rails' rate, so that a description without rates gets the same answer as
-            // one with rates.
+            // A connection counts as wide as one flow: on Azure's ND MI300X v5 four flows between
+            // sockets got a seventh of their bandwidth within a socket. `mbps` is a part of the
+            // widest rail's, so that the answer is the same without known rates.
             mbps: widest * through.of(PathType::Sys) / 1000,
         }
     }

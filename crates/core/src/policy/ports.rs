@@ -49,8 +49,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // a port of less than half of the fabric's rate is excluded, since a far NIC gives a GPU as
-    // much
+    // a port of less than half of the fabric's rate is excluded, since a far NIC at full rate gives
+    // as much
     let rate = most_bandwidth(&voters(&good), |row| row.port.rate_mbps).flatten();
     let slower = leave_out(&mut good, &mut map, &mut |row| {
         let is_far_slower = row.port.rate_mbps.map(|own| 2 * own) < rate;
@@ -107,8 +107,8 @@ fn leave_out<'r, 'a>(
     left_out
 }
 
-/// The ports that decide the fabric's link layer and rate: those without `own_evidence`, or all if
-/// none is without.
+/// The ports that decide the fabric's link layer and rate: those without `own_evidence`, or all
+/// ports if all have some.
 fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     Some(unsuspected(good))
         .filter(|free| !free.is_empty())
@@ -142,9 +142,9 @@ const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8
 /// For each port of `good` the reason to leave it out, if any.
 ///
 /// Evidence suggests that a port serves another purpose than the fabric. No piece is certain, since
-/// sites run IP over their fabric too. A port with one piece against it stays if the node needs the
-/// port, and a diagnostic says so. Ports are compared only with ports without evidence, so that an
-/// excluded port changes no other decision.
+/// sites run IP over their fabric too. A port with one piece against it stays, with a diagnostic,
+/// if the node needs it. Ports are compared only with ports without evidence, so that an excluded
+/// port changes no other decision.
 fn by_evidence(
     table: &Table,
     good: &[&Row],
@@ -174,7 +174,8 @@ fn by_evidence(
     let fabric_device = LazyCell::new(|| most_bandwidth(&others, |row| row.device).flatten());
     let mut left_out = Vec::with_capacity(good.len());
     for (row, mut pieces) in good.iter().zip(against) {
-        // a lower rate and another device are one piece, since another kind of NIC has another rate
+        // another device id counts only beside evidence other than its rate, since kinds of NICs
+        // differ in rate
         let is_slower = row.is_slower(rate);
         if pieces.len() > usize::from(is_slower) {
             let devices = row.device.zip(*fabric_device);
@@ -226,8 +227,8 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
 
 /// The reason to keep a slower port beside a good port of its card: NCCL merges the ports of a card
 /// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the port's rate without it. `None`
-/// if no card has a good port at the same place: sites often connect each card's second port to a
-/// slower network.
+/// if no card has a good port of the same function and number: sites often connect each card's
+/// second port to a slower network.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
     let mate = others.iter().find(|other| other.card() == row.card())?;
     let mut peers = others.iter().map(|other| other.place_on_card());
@@ -255,8 +256,8 @@ fn undecided(others: &[&Row]) -> Option<Diagnostic> {
     Some(Diagnostic::new(other.name(), finding))
 }
 
-/// Ports that would be rails if they worked, or ran at the fabric's rate. Rail numbers count them,
-/// so that a failure changes no other rail's number.
+/// For [`NodePlacement::broken`]. Rail numbers count these ports, so that a failure changes no
+/// other rail's number.
 fn broken(
     table: &Table,
     rails: &[&Row],
@@ -264,8 +265,8 @@ fn broken(
     rate: Option<u64>,
     [failed, slower]: [&[&Row]; 2],
 ) -> Vec<Rail> {
-    // a slower port counts only on a rail's card or as a GPU's nearest NIC: a storage NIC has
-    // compute NICs beside it
+    // a slower port counts only on a rail's card, or if no rail is as near to some GPU: a storage
+    // NIC has compute NICs beside it
     let is_missed = |row: &&&Row| {
         rails.iter().any(|rail| rail.card() == row.card())
             || !rails.is_empty() && table.needed_by(row, rails).is_some()

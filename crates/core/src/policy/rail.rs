@@ -2,8 +2,8 @@
 //!
 //! Rails are the good and the broken NICs in PCI order, or those in the admin's `rails=`. With
 //! fewer rails than GPUs, neighbouring GPUs share a rail; with several times as many, GPU k gets
-//! the k-th group. A GPU whose rail is broken gets another by the rule of `closest`, unless other
-//! rails of its group work.
+//! the k-th group. A GPU with a broken rail gets rails by the rule of `closest`, under
+//! `NicsEach::Auto` only if no rail of its group works.
 
 use super::Paths;
 use super::closest::{explained, in_order};

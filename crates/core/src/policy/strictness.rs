@@ -1,14 +1,14 @@
 //! Demands on a task's placement, in the words of Kubernetes' Topology Manager.
 //!
-//! `best-effort` asks for nothing. `strict` asks that the decision can be carried out. `restricted`
-//! also asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if the node has any there.
-//! `single-numa-node` asks for GPUs, NICs and CPUs on one NUMA node.
+//! `best-effort` demands nothing, `strict` that policy and requests are met. `restricted` also
+//! demands NICs and CPUs on the NUMA nodes of the task's GPUs, if the node has any there;
+//! `single-numa-node` GPUs, NICs and CPUs on one NUMA node.
 
 use crate::placement::{NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
 
 /// Unmet demands, a sentence each; a `best-effort` task runs all the same. `judges_nics`: false if
-/// a program's list of NICs is not the plugin's.
+/// the user, a file or the admin's `set=` lists NICs.
 pub fn shortfalls(
     node: &Topology,
     map: &NodePlacement,

@@ -1,6 +1,6 @@
 //! Words in the command of a step's program that bind its processes or name NICs.
 
-/// In a command `_` counts as `-`.
+/// Programs, then options; `-` and `_` count as equal.
 const WORDS: [&str; 8] = [
     "numactl",
     "taskset",
@@ -17,8 +17,8 @@ const WORDS: [&str; 8] = [
 /// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`). vLLM 0.33 fails
 /// unless the mask has every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds
 /// nothing on CPUs outside it (`_resolve_numactl_args`). DeepSpeed 0.19 splits all of the node's
-/// cores by numactl (deepspeed/utils/numa.py, `get_numactl_cmd`). SGLang 0.5.23 skips nodes outside
-/// the mask (srt/utils/numa_utils.py).
+/// cores by numactl (deepspeed/utils/numa.py, `get_numactl_cmd`). SGLang 0.5.23 skips NUMA nodes
+/// outside the mask (srt/utils/numa_utils.py).
 const BINDERS: &[&str] = WORDS.split_at(7).0;
 
 const PROGRAMS: &[&str] = WORDS.split_at(4).0;
@@ -36,7 +36,7 @@ pub fn program_name(path: &str) -> &str {
 /// The `WORDS` in a command, each once, also inside a shell's text.
 ///
 /// A program's name counts as a whole argument (`env numactl …`) or in a shell's text, after `-c`.
-/// Any other text may be a `--multi-prog` file, which [`binder_of_ranks`] reads.
+/// Other text may be that of a `--multi-prog` file, for [`binder_of_ranks`].
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     known_of(&WORDS, words)
 }
@@ -67,7 +67,8 @@ pub fn known_of<'w>(
     found
 }
 
-/// The first of `known` in `BINDERS`, else SGLang's variable if SGLang would exit under a mask.
+/// The first of `known` in `BINDERS`; else the second variable of [`READ`] if it is on and the
+/// first is not off.
 pub fn binder(
     known: &[&'static str],
     value: impl Fn(&str) -> Option<String>,
@@ -84,14 +85,13 @@ pub(crate) fn is_off(value: &str) -> bool {
         .any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
-/// The first program of `PROGRAMS` in a file of srun's `--multi-prog`, which has lines such as
-/// `0-3 numactl …`.
+/// The first of `PROGRAMS` in a file of srun's `--multi-prog`, with lines such as `0-3 numactl …`.
 ///
 /// As in slurmstepd (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`), a final backslash
 /// joins two lines, and words lose single quotes and backslashes.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
     let mut line = Vec::new();
-    // an empty part ends a file's last line after its backslash
+    // the empty part ends a last line that has a final backslash
     file.split(|byte| *byte == b'\n')
         .chain([&b""[..]])
         .find_map(|part| {

@@ -34,7 +34,7 @@ pub(crate) fn of_gpus(bind: &str) -> Option<Rule<'_>> {
     rules(bind).find(|rule| rule.device == "gpu")
 }
 
-/// True if every task sees all GPUs of the step: no rule for GPUs, or `none`.
+/// True if every task sees all GPUs of the step: no rule but `none` for GPUs and shares of GPUs.
 pub(crate) fn shows_all(bind: &str) -> bool {
     let about_gpus = |rule: &Rule| rule.device == "gpu" || SHARES.contains(&rule.device);
     rules(bind)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The rule that gives NICs to GPUs; each has a file under `policy`.
+/// The rule that gives NICs to GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// the NIC with the most bandwidth for the GPU, of equals the nearest, evenly used
@@ -39,7 +39,7 @@ impl fmt::Display for Policy {
 pub enum Strictness {
     #[default]
     BestEffort,
-    /// the placement must be applied
+    /// policy and requests must be met, and the placement applied
     Strict,
     /// also: NICs and CPUs on the NUMA nodes of the task's GPUs, if those nodes have any
     Restricted,
@@ -71,7 +71,7 @@ pub enum GpuUse {
     LocalId,
 }
 
-/// NICs for each GPU under `closest`, `rail` and `spread`.
+/// Number of NICs for each GPU under `closest`, `rail` and `spread`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NicsEach {
     /// one; if the nearest NICs outnumber the GPUs near them, an equal share of these NICs
@@ -82,7 +82,7 @@ pub enum NicsEach {
 }
 
 impl NicsEach {
-    /// Limit of `Number`, with room: no library uses more than four (UCX 2 rails, NCCL merges 4).
+    /// The most NICs of a GPU: more than a library uses (UCX 2 rails, NCCL merges 4).
     pub const MOST: u8 = 8;
 }
 

@@ -57,8 +57,8 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // a word without these matches no address, and formatting one costs more than the
-                // rest of this function
+                // a word without `:`, `*` or `?` matches no address, whose formatting costs more
+                // than the rest of this function
                 let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))

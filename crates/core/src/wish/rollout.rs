@@ -37,7 +37,7 @@ impl Rollout {
         })
     }
 
-    /// True if the job is in the share; if so, the job is in every larger share.
+    /// True if the job is in the share, and so in every larger one.
     pub fn has(self, job: u32) -> bool {
         hash(job) < self.percent
     }

@@ -58,8 +58,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Reads the processor from `modalias`. x86 kernels always have this file; others have it from
-    /// the version on that loads modules by CPU features.
+    /// Reads the processor from `modalias`. x86 kernels always have this file, others since they
+    /// load modules by CPU features.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
         self.node.processor = modalias.and_then(|text| Processor::from_modalias(&text));
@@ -98,7 +98,7 @@ impl Discovery<'_> {
                     node.package = u32::try_from(package).ok();
                 }
             }
-            // a kernel without packages numbers all cores in one package
+            // -1: a kernel that knows no packages numbers all cores as if in one
             let (Ok(package), Some(core)) =
                 (u32::try_from(package.max(0)), number(file("core_id")))
             else {

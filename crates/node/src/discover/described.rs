@@ -14,7 +14,7 @@ use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};
 use nic_placement_topology::{Gpu, NicKind, NicRole, PathType, PciAddress, Topology};
 
-/// Directory of facts that `/sys` cannot show; no kernel has it.
+/// No kernel has this directory.
 pub const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 

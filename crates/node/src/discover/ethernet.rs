@@ -1,5 +1,5 @@
-//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet for
-//! information.
+//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet, only to be
+//! shown.
 
 use super::{Discovery, MAX_DEVICES, number};
 use nic_placement_topology::{LinkLayer, Nic, NicKind, Port, PortState};
@@ -66,8 +66,8 @@ impl Discovery<'_> {
     /// A port from the interface's `operstate` and `speed`: Mbit/s, or -1 without a link
     /// (Documentation/ABI/testing/sysfs-class-net).
     ///
-    /// No step reads `speed`: `speed_show` (net/core/net-sysfs.c) takes the lock of all interfaces,
-    /// which a driver may hold while its firmware answers; and no library compares these speeds.
+    /// No step reads `speed`: `speed_show` (net/core/net-sysfs.c) takes the RTNL lock, which a
+    /// driver may hold while its firmware answers; and no library compares these speeds.
     fn ethernet_port(&self, interface: &str) -> Port {
         let file = |name: &str| self.root.read(&format!("{interface}/{name}"));
         let state = match file("operstate").as_deref() {

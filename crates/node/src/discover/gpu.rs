@@ -82,7 +82,7 @@ impl Discovery<'_> {
         Ok(())
     }
 
-    /// Replaces AMD GPUs by the GPU nodes of KFD, the compute driver: one for each partition.
+    /// Replaces AMD GPUs by KFD's GPU nodes, one for each partition.
     fn split_by_compute_nodes(&mut self) {
         let nodes = kfd::nodes(self.root);
         if nodes.is_empty() {
@@ -109,7 +109,7 @@ impl Discovery<'_> {
         let numbered = nodes.iter().zip(&placed).take(MAX_DEVICES).zip(0..);
         for ((node, &(address, partition)), index) in numbered {
             if self.node.pci.get(address).is_none() {
-                // a capture of the compute driver's files alone has no bus
+                // a capture of KFD's files alone has no bus
                 let PciAddress { domain, bus, .. } = address;
                 let parent = PciParent::Host(HostBridge { domain, bus });
                 self.node.pci.insert(PciFunction {
@@ -144,8 +144,8 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     names.filter_map(of_function).collect()
 }
 
-/// True if a driver keeps the function for a virtual machine: `vfio-pci`, or a vendor's variant,
-/// `nvgrace_gpu_vfio_pci` or `xe-vfio-pci` (drivers/vfio/pci).
+/// True if a driver keeps the function for a virtual machine: `pci-stub`, `pciback`, `vfio-pci` or
+/// a vendor's variant such as `xe-vfio-pci` (drivers/vfio/pci).
 fn is_given_away(root: &Root, path: &str) -> bool {
     let name = target_name(root, &format!("{path}/driver")).unwrap_or_default();
     name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
@@ -177,8 +177,8 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// The number of MIG GPU instances: a directory for each, below the GPU's minor (NVIDIA's MIG User
-/// Guide, "Device Nodes and Capabilities").
+/// The number of MIG GPU instances, `None` for 0: a directory for each, below the GPU's minor
+/// (NVIDIA's MIG User Guide, "Device Nodes and Capabilities").
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance = |name: &str| name.strip_prefix("gi").is_some_and(is_number);
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);

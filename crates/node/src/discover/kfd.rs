@@ -1,5 +1,5 @@
-//! AMD GPUs in the compute driver's order: `/sys/class/kfd/kfd/topology/nodes` (the kernel's
-//! drivers/gpu/drm/amd/amdkfd/kfd_topology.c), one node for each CPU, GPU or partition.
+//! AMD GPUs in the order of KFD, the compute driver: `/sys/class/kfd/kfd/topology/nodes` has a
+//! directory for each CPU, GPU or partition (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 
 use super::{MAX_DEVICES, Root, is_number};
 use nic_placement_topology::PciAddress;
@@ -22,7 +22,7 @@ pub(super) struct KfdNode {
     pub minor: Option<u32>,
     /// as in `ROCR_VISIBLE_DEVICES`: `GPU-` and 16 hexadecimal digits
     pub uuid: Option<String>,
-    /// NUMA node of the CPU at the other end of its PCIe link
+    /// NUMA node of the nearest CPU, by `io_links`
     pub cpu_node: Option<u32>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     };
     names.order_by_key(|name| name.parse::<u32>().unwrap_or(0));
     names.truncate(4 * MAX_DEVICES);
-    // KFD numbers CPUs first, one for each NUMA node
+    // KFD numbers its nodes for CPUs first, one for each NUMA node
     let mut cpu_nodes: Vec<String> = Vec::new();
     let mut gpus = Vec::new();
     for name in names {

@@ -34,7 +34,7 @@ use std::str::FromStr;
 pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
-    // the target of the link /sys/class/dmi/id (the kernel's drivers/firmware/dmi-id.c)
+    // the target of the link /sys/class/dmi/id (drivers/firmware/dmi-id.c)
     let name = root.read("sys/devices/virtual/dmi/id/product_name");
     let name = name.unwrap_or_default();
     let name = name.chars().filter(|letter| !line::disturbs(*letter));

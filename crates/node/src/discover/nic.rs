@@ -32,7 +32,7 @@ impl Discovery<'_> {
         let mut found = self.with_paths(names);
         leave_out_planes(root, &mut found);
         for (name, path) in found {
-            // ports are numbered from 1 without gaps (`rdma_for_each_port`, the kernel's
+            // ports are numbered from 1 without gaps (`rdma_for_each_port`,
             // include/rdma/ib_verbs.h)
             let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number));
             let mut ports: Vec<(Port, Option<String>)> = ports
@@ -100,7 +100,7 @@ impl Discovery<'_> {
         found
     }
 
-    /// Parses a device's name; reports a bad name and returns `None`.
+    /// Reports a bad name and returns `None`.
     pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
         let known = name.parse().ok();
         if known.is_none() {
@@ -123,8 +123,8 @@ fn is_uverbs(name: &str) -> bool {
 /// Leaves out devices that manage another device's planes.
 ///
 /// A ConnectX-8 on a fabric with several planes has such a device: `smi1`, on the PCI function of
-/// `mlx5_0`, has an active port for each plane but no character device (the kernel's
-/// drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
+/// `mlx5_0`, has an active port for each plane but no character device
+/// (drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
 /// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`). Its other files look like a NIC's.
 fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     let parents = devices.iter().filter_map(|(_, path)| parent(path));
@@ -162,8 +162,8 @@ fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// The character device of an RDMA device. If a PCI function has two, as for `mana_0` and `manae_0`
-/// (drivers/infiniband/hw/mana/device.c), `ibdev` names the RDMA device.
+/// If a PCI function has two character devices, as for `mana_0` and `manae_0`
+/// (drivers/infiniband/hw/mana/device.c), `ibdev` names the RDMA device of each.
 fn own_uverbs(
     root: &Root,
     verbs: &BTreeMap<String, Vec<String>>,
@@ -177,7 +177,7 @@ fn own_uverbs(
     names.iter().find(is_its).cloned()
 }
 
-/// The network interface below a software RDMA device, empty if unknown; `None` for a NIC.
+/// The network interface below a software RDMA device, empty if unknown; else `None`, as for a NIC.
 ///
 /// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function
 /// instead of devices/virtual, and only the device's files distinguish it from a NIC.
@@ -261,9 +261,9 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`. `rate_show` (the kernel's
-    // drivers/infiniband/core/sysfs.c) prints an unknown speed as SDR and fails for an unknown
-    // width: only a driver outside the kernel prints 0.
+    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`. `rate_show` (drivers/infiniband/core/sysfs.c)
+    // prints an unknown speed as SDR and fails for an unknown width: only a driver outside the
+    // kernel prints 0.
     let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
     let mut port = Port::new(number, state, link_layer, rate_mbps);
     // an Ethernet port's first GID names no subnet: it begins with fe80::

@@ -16,10 +16,11 @@ struct Need {
 
 impl Discovery<'_> {
     /// Adds the function at or above `path`, and all bridges above it; returns its address and
-    /// directory.
+    /// directory, `None` if there is none or it is too deep.
     ///
-    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all. Parts that are neither
-    /// host bridge nor address (an auxiliary device, a VMD controller's inner bus) are skipped.
+    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names all of these. Parts that are
+    /// neither host bridge nor address (an auxiliary device, a VMD controller's inner bus) are
+    /// skipped.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
         // address, parent and directory, from the host bridge down
         let mut chain: Vec<(PciAddress, PciParent, &str)> = Vec::new();
@@ -53,7 +54,7 @@ impl Discovery<'_> {
                 numa_node: !numa_node_known,
                 // both ends of a link report its rate; every second bridge is an upper end
                 link: distance % 2 == 0,
-                // ids of a switch behind a switch show whether the two are one
+                // ids show if a switch below a switch is a part of it
                 ids: chain.len() >= 6 && distance % 2 == 0 && distance > 0,
             };
             let function = self.read_function(need, directory, address, parent);
@@ -126,7 +127,7 @@ impl Discovery<'_> {
                 }
             }
             let speed = file("max_link_speed");
-            // most NVIDIA GPUs run at full speed, so the link's other end need not be read
+            // most NVIDIA GPUs' links run at full speed: the other end need not be read
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
             if end == 0 && is_nvidia && function.link.current.is_none_or(has_its_speed) {
@@ -176,10 +177,10 @@ impl Discovery<'_> {
 
 /// The number of virtual functions (Documentation/ABI/testing/sysfs-bus-pci).
 ///
-/// A step counts `virtfn*` links, which a capture may lack, because a read of `sriov_numvfs` may
-/// block: in Linux 5.5 to 6.8, and older kernels with backports, `sriov_numvfs_show`
-/// (drivers/pci/iov.c, commit 35ff867b7657) takes the device's lock. The kernel holds this lock
-/// during probe, reset and removal, and vfio while a virtual machine uses the device.
+/// A read of `sriov_numvfs` may block: in Linux 5.5 to 6.8, and older kernels with backports,
+/// `sriov_numvfs_show` (drivers/pci/iov.c, commit 35ff867b7657) takes the device's lock, which the
+/// kernel holds during probe, reset and removal, and vfio while a virtual machine uses the device.
+/// A step counts `virtfn*` links instead, which a capture may lack.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;

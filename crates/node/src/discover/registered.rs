@@ -1,12 +1,12 @@
 //! Registered devices and link states, from the kernel's memory.
 //!
-//! No read asks a driver or firmware, or takes a lock that a driver may hold: none waits for
-//! hardware. An inode identifies a registration, because kernfs uses no inode number twice
-//! (`__kernfs_new_node`, fs/kernfs/dir.c). A device that was removed and added again, or bound to
-//! its driver again, has another inode, and maybe another minor, order or state.
+//! No read asks firmware, or takes a lock that a driver may hold: none waits for hardware. An inode
+//! identifies a registration, because kernfs uses no inode number twice (`__kernfs_new_node`,
+//! fs/kernfs/dir.c). A device that was removed and added again, or bound again, has another inode,
+//! maybe another minor, order or state.
 //!
-//! [`complete`] reads again facts that change without a registration: MIG instances, and NVIDIA
-//! GPUs that were not initialised. AMD's KFD counts its changes (`generation_id`).
+//! [`complete`] reads again facts that change without a registration: MIG instances, and UUIDs of
+//! NVIDIA GPUs that were not initialised. KFD counts its changes (`generation_id`).
 
 use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root, is_address};
@@ -51,7 +51,7 @@ pub fn registered(root: &Root) -> Registered {
     found
 }
 
-/// Adds a directory as one text, which a step compares as a whole.
+/// Adds a directory as one text, compared as a whole.
 fn enter(root: &Root, found: &mut Registered, directory: &str, keep: fn(&str) -> bool) {
     let entries = root.numbered(directory, keep);
     let mut text = String::with_capacity(24 * entries.len());
@@ -103,9 +103,9 @@ fn differs(place: &str, then: &str, now: &str) -> String {
 /// `operstate` of each Ethernet port's interface.
 ///
 /// InfiniBand's link state is known to firmware alone. `carrier` is not read: from Linux 6.8 on,
-/// `carrier_show` (net/core/net-sysfs.c) takes the lock of all interfaces, which a driver may hold
-/// while its firmware answers. `operstate` follows a lost carrier at once
-/// (`linkwatch_urgent_event`, net/core/link_watch.c).
+/// `carrier_show` (net/core/net-sysfs.c) takes the RTNL lock, which a driver may hold while its
+/// firmware answers. `operstate` follows a lost carrier at once (`linkwatch_urgent_event`,
+/// net/core/link_watch.c).
 pub fn links(root: &Root, node: &Topology) -> BTreeMap<String, String> {
     let nics = node.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
     let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// A node's `/sys` and `/proc`, with relative paths such as `sys/class/infiniband`.
 ///
-/// Only regular files are read, up to a limit: no pipe blocks the process, no file fills memory.
-/// A cut leaves a note.
+/// Only regular files are read, up to a limit: no pipe blocks the process, no file fills memory. A
+/// file or listing over its limit leaves a note.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -37,7 +37,8 @@ enum Backing {
 }
 
 impl Root {
-    /// Most bytes of a file. The longest is a `cpulist`: 8192 CPUs without every third make 26 KiB.
+    /// Most bytes of a file. The longest known is a `cpulist`: 26 KiB for 8192 CPUs less every
+    /// third.
     pub const MAX_FILE: usize = 64 * 1024;
     /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or
     /// 27,962 of `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large
@@ -123,7 +124,8 @@ impl Root {
         Some(Box::new(self.or_note(path, opened)?))
     }
 
-    /// Notes the obstacle to a read; missing files and drivers' errors need no note.
+    /// Notes the obstacle to a read, except a system call's error: a missing file, a driver's
+    /// error.
     fn or_note<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
         match read {
             Ok(read) => return Some(read),
@@ -239,7 +241,7 @@ impl Root {
     }
 
     /// Names in a directory that `keep` accepts, with inodes, sorted by inode. A sysfs entry that
-    /// is removed and added again has a new inode; a manifest's are 0.
+    /// is removed and added again has a new inode; a manifest's inodes are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             let names = self.list(path, keep).into_iter();
@@ -323,8 +325,8 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle
         }
     };
     let mut bytes = page[..count].to_vec();
-    // One read returns a whole sysfs attribute, at most a page, but of procfs only the lines that
-    // fit into a page.
+    // One read returns a whole sysfs attribute, at most a page, but of a procfs file only the lines
+    // that fit into a page.
     if !is_attribute || count == page.len() {
         file.take((Root::MAX_FILE + 1 - count) as u64)
             .read_to_end(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! Finds each port's default route and IPv4 networks, or its routes in another table or network
-//! namespace.
+//! Finds each port's default route and IPv4 networks, or whether its routes are in another table or
+//! network namespace.
 //!
 //! Reads `/proc/net/route`, `/proc/net/ipv6_route` (the kernel's
 //! Documentation/filesystems/proc.rst) and, for interfaces below bonds and VLANs, `/sys/class/net`.
@@ -47,8 +47,9 @@ impl Discovery<'_> {
         }
     }
 
-    /// Marks RoCE ports with an address but no network in the main IPv4 table: an IPv6 address, or
-    /// routes in another table, such as a VRF's. UCX uses such routes too.
+    /// Sets, for active RoCE ports without a network in the main IPv4 table, `other_namespace`, or,
+    /// if a GID is an address, `routes_elsewhere`: of IPv6 or another table, such as a VRF's. UCX
+    /// uses such routes too.
     ///
     /// The kernel makes a port's GIDs from its interfaces' addresses
     /// (drivers/infiniband/core/roce_gid_mgmt.c).
@@ -169,8 +170,8 @@ impl DefaultRoute {
     }
 }
 
-/// Reads the tables. IPv6's default route counts only if IPv4 has none, because IPv6 routers
-/// announce themselves on every interface.
+/// IPv6's default route counts only if IPv4 has none, because IPv6 routers announce themselves on
+/// every interface.
 fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
     root.lines(IPV4, |line| {

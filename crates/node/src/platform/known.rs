@@ -1,4 +1,4 @@
-//! The built-in machines and the marks that identify each.
+//! The built-in machines and the facts that identify each.
 
 use super::Model;
 use nic_placement_topology::GpuVendor::{self, Amd, Intel, Nvidia};

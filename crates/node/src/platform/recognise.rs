@@ -1,7 +1,7 @@
-//! Recognises a live node as a known machine, and adds facts of its model that the live bus hides.
+//! Recognises a live node as a known machine.
 //!
-//! No fact may contradict the model, and two kinds must agree: the DMI product or PCI addresses,
-//! and any other. GPUs and NICs do not suffice: many vendors build the same eight.
+//! No fact may contradict the model, and two must agree with it: DMI product or PCI addresses, and
+//! any other. GPUs and NICs do not suffice: many vendors' machines have the same.
 //!
 //! Live facts override the model, which adds only roles of NICs, and paths between functions whose
 //! switches a virtual machine hides.
@@ -33,11 +33,11 @@ pub struct Dmi {
 // kinds of facts that agree with a model
 /// the DMI product or board
 const PRODUCT: &str = "its product name";
-/// as many GPUs as the model has, all of its kinds
+/// as many GPUs as the model has, all of the model's kinds
 const GPUS: &str = "its GPUs";
 /// as many NICs as the model has, of each kind in its fabric
 const NICS: &str = "its NICs";
-/// the PCI addresses of all GPUs, and of half of the fabric's NICs
+/// the PCI addresses of all GPUs, and of at least half of the fabric's NICs
 const ADDRESSES: &str = "its PCI addresses";
 
 /// The model with the most agreeing facts; `None` if no model has enough, or two have equally many.
@@ -110,8 +110,8 @@ pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree; `None` if `live` has fewer GPUs, as in a job or virtual machine, unless
-/// all have the model's addresses.
+/// The facts that agree; `None` if `live` has fewer GPUs than the model, as in a job or virtual
+/// machine, unless all live GPUs have the model's addresses.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -205,8 +205,8 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     vec![Diagnostic::new(model.name, finding)]
 }
 
-/// Paths from GPUs to NICs that are nearer in the model than on the live bus. A GPU or NIC that
-/// shares a switch on the live bus gets none: the bus then hides no path of the function.
+/// Paths from GPUs to NICs that are nearer in the model than on the live bus. A GPU and a NIC below
+/// one switch of the live bus get none: the bus hides no path of theirs.
 fn hidden_paths(
     live: &Topology,
     model: &Model,

@@ -1,7 +1,7 @@
-//! The kind of file system under a path, from the kernel's table of mounts, which asks no file
-//! system.
+//! The kind of file system under a path, from the kernel's table of mounts; no file system is
+//! asked.
 
-/// The risk of a system call on a file system.
+/// Kind of a file system, by what a system call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// memory, a disk, or the root file system, from which the program itself comes
@@ -9,14 +9,14 @@ pub(super) enum Kind {
     /// a server answers, and a waiting process can be killed: NFS (net/sunrpc/sched.c
     /// `rpc_wait_bit_killable`), CIFS (fs/smb/client/transport.c `wait_for_response`), Ceph
     /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), Lustre once the request is overdue
-    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`). Storage Scale and others have no public source
+    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`); others, as Storage Scale, have no public source
     Remote,
     /// automount(8) mounts a file system over the path; a waiting process can be killed
     /// (fs/autofs/waitq.c `autofs_wait`)
     Automount,
     /// a process answers. Once it has read the request, not even SIGKILL ends the caller
-    /// (fs/fuse/dev.c `request_wait_answer`: "request is already in userspace … Wait it out"). The
-    /// caller would stay in the step's cgroup, and Slurm would drain the node ("Kill task failed")
+    /// (fs/fuse/dev.c `request_wait_answer`). The caller would stay in the step's cgroup, and Slurm
+    /// would drain the node ("Kill task failed")
     Fuse,
 }
 

@@ -27,7 +27,7 @@ pub(super) trait FileSystems {
 pub(super) const ON_FUSE: &str =
     "it is on a FUSE file system, for which a process can wait without end";
 
-/// Symbolic links on a path: the kernel's limit (path_resolution(7)).
+/// Most symbolic links on a path: the kernel's limit (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
@@ -50,7 +50,7 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         let is_last = left.iter().all(String::is_empty);
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
-            // a mount point needs no look-up: if the path goes on, it must be a directory
+            // a mount point needs no look-up: it is a directory if the path goes on, else a file
             _ if mounts.begins(&next) => Ok(if is_last {
                 FileKind::File
             } else {

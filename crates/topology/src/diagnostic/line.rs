@@ -10,8 +10,8 @@ pub const MAX_BYTES: usize = 4096;
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.
 const MARK: usize = 48;
 
-/// `text` with each character that [`disturbs`] as in a Rust literal (`\n`, `\u{1b}`). Text longer
-/// than 4096 bytes is cut and marked.
+/// `text`, with the characters of [`disturbs`] escaped as in a Rust literal (`\n`, `\u{1b}`), then
+/// cut and marked if longer than 4096 bytes.
 ///
 /// A second defence: [`super::Shown`] escapes and cuts quoted text before.
 pub fn one_line(text: &str) -> Cow<'_, str> {

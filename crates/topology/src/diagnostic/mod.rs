@@ -4,14 +4,13 @@ pub mod line;
 
 use std::fmt::{self, Write};
 
-/// A place, what was found there, and what to do about it.
+/// One line: a place, and a finding there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// a file, device or word
     pub place: String,
     pub finding: String,
-    /// true for an admin's argument that is not understood: steps under its plugstack line are not
-    /// placed
+    /// true for an admin's argument or line that is not understood: no step is placed
     pub refuses: bool,
 }
 
@@ -49,15 +48,14 @@ pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{end}")
 }
 
-/// Log lines: each finding once, with its first place and the number of others. A broken `/sys`
-/// gives a finding for each device.
+/// Log lines: each finding once, with its first place and the number of other places. A broken
+/// `/sys` gives a finding for each device.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {
         let same = |(first, _): &(&Diagnostic, _)| first.finding == diagnostic.finding;
         match found.iter().position(same) {
             Some(at) => found[at].1 += 1,
-            // further findings are only counted
             None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
             None => found.push((diagnostic, 0)),
         }
@@ -78,7 +76,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
 /// Most findings in a [`summary`]; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Text of a file, variable or user: cut, without characters that move a cursor or end a line.
+/// Text of a file, variable or user: cut, and escaped so that no cursor moves and no line ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,

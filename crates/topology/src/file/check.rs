@@ -1,4 +1,4 @@
-//! The checks that make a file's topology consistent.
+//! Checks that a topology file is consistent.
 
 use super::*;
 use crate::{DeviceName, GpuVendor, PciParent, PciTree, Port, Pu};
@@ -85,7 +85,7 @@ fn sources(sources: &[String]) -> Result<()> {
 
 pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topology> {
     header(Some(&file.format), Some(file.version))?;
-    // product names of vendors have spaces (`PowerEdge XE9680`)
+    // no `DeviceName`: vendors' product names have spaces (`PowerEdge XE9680`)
     free_text("name", &file.name)?;
     if file.name.is_empty() {
         return wrong("name", "", "the machine's name");
@@ -188,7 +188,7 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     let addresses = functions.iter().map(|function| function.address);
     let rows = once("pci", ".address", addresses.enumerate())?;
     for (i, function) in functions.iter().enumerate() {
-        // functions may name NUMA nodes if the file lists none
+        // if a file lists no NUMA nodes, its functions may name any
         let is_listed = |numa: u32| node.numa_nodes.is_empty() || node.numa_node(numa).is_some();
         if let Some(numa) = function.numa_node.filter(|&numa| !is_listed(numa)) {
             return dangling(format_args!("pci[{i}].numa_node"), numa, "numa_nodes");
@@ -205,7 +205,8 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     Ok(tree)
 }
 
-/// Refuses a function without a host bridge, unless a bridge above gets the error.
+/// Refuses a function without a host bridge, but leaves the error to a bridge above that lacks its
+/// parent.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -220,7 +221,6 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
         ));
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // the bridge with the missing parent gets the error
         return Ok(());
     }
     let found = format!("{} bridges or more", bridges.len() + 1);

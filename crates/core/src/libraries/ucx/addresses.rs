@@ -5,8 +5,8 @@
 //! address. If the server's `UCX_NET_DEVICES` lacks this device, the server rejects and the client
 //! gives up (UCX 1.10 to 1.22: src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`,
 //! `ucp_cm_client_connect_cb`). tcp needs the interface, and messages then use all devices that
-//! both sides have, NICs too. So our list comes with UCX's default without rdmacm. UCX ignores
-//! unknown managers (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
+//! both sides have, NICs too. So our list comes with `tcp,sockcm`, the default without rdmacm. UCX
+//! ignores unknown managers (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
 //!
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device, under tcp an interface.
 

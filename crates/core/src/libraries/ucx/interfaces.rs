@@ -5,8 +5,8 @@
 //! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses. UCX warns in
 //! every process of other names in a list.
 //!
-//! The kernel prints /proc/net's tables without a lock. getifaddrs(3) waits for the lock of all
-//! interfaces, which a driver may hold while its firmware works.
+//! The kernel prints /proc/net's tables without the RTNL lock. getifaddrs(3) waits for that lock,
+//! which a driver may hold while its firmware works.
 
 use super::super::ReadFile;
 use crate::order::Order;
@@ -48,7 +48,7 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
     if routes.is_cut || addresses.is_cut || found.len() > MOST {
         return None;
     }
-    // a bridge without a gateway connects containers of this node alone
+    // a bridge without a route to a gateway connects only containers
     found.retain(|name, has_gateway| {
         is_running(read, name) != Some(false) && (*has_gateway || !is_bridge(read, name))
     });
@@ -83,7 +83,7 @@ fn with_global_address(line: &str) -> Option<&str> {
 }
 
 /// True in the two states with IFF_RUNNING (net/core/dev.c `dev_get_flags`, `netif_oper_up`);
-/// `None` if the state is unknown.
+/// `None` without a readable state.
 pub fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
     match state.trim() {

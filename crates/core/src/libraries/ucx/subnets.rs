@@ -13,13 +13,12 @@ use std::collections::BTreeSet;
 /// `all` connects RoCE ports whatever the routes.
 pub const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 
-/// UCX connects ports of equal subnets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Subnet {
     InfiniBand(SubnetPrefix),
     Roce(Network),
-    /// no route in IPv4's main table, the only one in the topology; UCX reads IPv6 and all tables,
-    /// a VRF's too (since 1.19: src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`)
+    /// no network in IPv4's main table, the only table in `Topology`; UCX reads also IPv6's and a
+    /// VRF's (since 1.19: src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`)
     Unknown(PortRef),
 }
 
@@ -53,7 +52,7 @@ impl Separated {
         })
     }
 
-    /// `None` if this value of [`REACHABILITY`] connects the rails.
+    /// `None` if `mode`, the value of [`REACHABILITY`], connects the rails.
     pub fn why(&self, mode: Option<&str>) -> Option<&'static str> {
         let is_all = mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
         (!self.is_roce || !is_all).then_some(self.why)
@@ -74,7 +73,8 @@ fn of_gpu(node: &Topology, map: &NodePlacement, gpu: &GpuPlacement) -> Option<Ve
     (has_ethernet || !found.is_empty()).then_some(found)
 }
 
-/// The port's subnets, without RoCE networks that contain another: UCX takes the closest route.
+/// The port's subnets, but no RoCE network that contains another of them: UCX takes the closest
+/// route.
 fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     let networks = &port.networks;
     match port.link_layer {

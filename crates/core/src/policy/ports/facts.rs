@@ -1,4 +1,4 @@
-//! The facts about ports: a row for each port, except those of NICs that are excluded as a whole.
+//! A row of facts for each port, except those of NICs that are excluded as a whole.
 
 use super::super::{Selection, gbps};
 use crate::placement::{Excluded, NodePlacement, Rail};
@@ -226,9 +226,8 @@ impl Row<'_> {
     }
 
     /// Evidence of other users of the port, which a physical function shares with its virtual
-    /// functions. If a virtual function may be chosen, the physical one stays the host's. If the
-    /// node shows no virtual function, virtual machines or containers have them, and the port
-    /// carries their traffic too.
+    /// functions. If a virtual function may be chosen, it replaces the physical one. If none is a
+    /// NIC of the node, virtual machines or containers have them and use the port too.
     fn shared_port(&self, good: &[&Row]) -> Option<String> {
         if self.shows_vf {
             let is_free = |other: &&&Row| {

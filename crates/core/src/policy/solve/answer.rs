@@ -16,7 +16,7 @@ pub(crate) enum Loss {
     Users,
     /// an equal answer, but later in rail order
     Order,
-    /// none: the answer is better
+    /// none: the new answer is better
     Gain,
 }
 
@@ -130,8 +130,8 @@ impl<'p> Solved<'p> {
         }
         let mut levels = there.shares.0.iter().zip(&score.shares.0);
         if let Some((&level, _)) = levels.find(|(after, before)| after != before) {
-            // reports the GPU with the largest share that fell to `level` or below; of equals, the
-            // GPU that moved
+            // of the GPUs that fell to `level` or below, the one with the largest new share; of
+            // equals, the GPU that moved
             let fallen =
                 (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
             let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));

@@ -1,5 +1,4 @@
-//! Improves an answer by moves of one GPU and exchanges between several, in a fixed number of
-//! rounds.
+//! Improves an answer by moves of one GPU and exchanges between several.
 
 use super::answer::Solved;
 use super::load::Move;
@@ -71,8 +70,8 @@ impl Improving<'_> {
         gained
     }
 
-    /// Moves a GPU from its rail number `slot` to `to`, or exchanges the two rails with a GPU that
-    /// has `to`; true if the change gained.
+    /// Moves a GPU from its `slot`-th rail to `to`, or exchanges the two rails with a GPU that has
+    /// `to`, if that gains; true if made.
     fn try_rail(&mut self, gpu: usize, slot: usize, to: usize) -> bool {
         let rails = self.answer.rails_of[gpu];
         let Some(from) = rails.iter().nth(slot).filter(|_| !rails.contains(to)) else {
@@ -93,8 +92,8 @@ impl Improving<'_> {
         })
     }
 
-    /// Exchanges `from` and `to` among all GPUs that have one of the two, if some GPU gets a better
-    /// rail, or the first of these GPUs an earlier rail; true if the exchange gained.
+    /// Exchanges `from` and `to` among all GPUs that have one of the two, if that gains; true if
+    /// made. Tried only if a GPU gets a better rail, or the first of these GPUs the earlier one.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
         let Solved {
             problem, rails_of, ..
@@ -130,8 +129,8 @@ impl Improving<'_> {
         open.contains(to) && !problem.is_decided(gpu)
     }
 
-    /// A quick test: false if the move hardly gains; gains of other GPUs may be missed. True for a
-    /// GPU with several rails, since it can make up for a loss on one rail.
+    /// A quick test: false if the move is unlikely to gain; other GPUs' gains may be missed. True
+    /// for a GPU that wants several rails, since another may make up for a loss.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {
@@ -216,7 +215,7 @@ impl Improving<'_> {
     }
 
     /// Each GPU whose share the attempted moves change, with its new share; `None` if one falls
-    /// below the present worst. `before` has the old levels of the links on the moves' paths.
+    /// below the present worst. `before` is from `Load::attempt`.
     fn changed_shares(&self, moves: &[Move], before: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Solved {
             load,

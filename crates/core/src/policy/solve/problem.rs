@@ -3,14 +3,14 @@
 
 use super::{MOST_RAILS, RailSet};
 
-/// Parts of a Mbit/s, in which shares are counted: a multiple of 1 to 16, so that most divisions
-/// are exact.
+/// Parts of a Mbit/s, the unit of shares: a multiple of each of 1 to 16, so that most divisions are
+/// exact.
 pub(super) const PARTS: u64 = 720_720;
 
 /// Number of kinds of path; all farther paths are of the last kind.
 pub(crate) const KINDS: u8 = 8;
 
-/// One path of this kind in `Score::path`: each kind has 16 bits, more than a node has paths.
+/// One path of this kind in `Score::path`: each kind has 16 bits, enough for all paths of a node.
 pub(super) fn path_digit(kind: u8) -> u128 {
     1 << (u32::from(kind) * 16)
 }
@@ -58,7 +58,7 @@ impl Problem {
     /// Adds a link that several paths may cross; returns its number.
     pub(crate) fn add_link(&mut self, mbps: u64) -> u16 {
         self.capacities.push(mbps * PARTS);
-        // a node has too few bridges and connections to come near the limit
+        // a node has too few bridges and connections to exceed a `u16`
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
@@ -131,7 +131,7 @@ impl Problem {
         &self.paths[gpu * self.rails + rail]
     }
 
-    /// Limits each GPU to its rails in `kept`, if any.
+    /// Limits each GPU to its rails in `kept`; `None` sets no limit.
     pub(crate) fn keep(&mut self, kept: &[Option<RailSet>]) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
             *open = rails.unwrap_or(*open);

@@ -6,7 +6,7 @@ use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
-/// Each GPU in turn takes its nearest rail, of equals the least used so far, as other programs do.
+/// Each GPU in turn takes its nearest rail, of equals the least used so far, as other tools do.
 pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut users = vec![0; problem.rails()];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Contained {
     /// without symbolic links
     pub(super) base: PathBuf,
-    /// resolved directories by path: most files share their directory with others
+    /// resolved directories by path: most files share a directory
     directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 

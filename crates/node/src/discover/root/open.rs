@@ -9,13 +9,12 @@ use std::path::Path;
 /// The required owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// any user: the process has no more rights than the user that named the file
+    /// any user, for a process with the rights of the user that named the file
     Anyone,
     /// root alone, for a process of root's that obeys the file
     Root,
 }
 
-/// A file or directory that is not read.
 #[derive(Debug)]
 pub struct Unreadable {
     pub path: String,
@@ -178,7 +177,7 @@ pub struct Beginning {
 }
 
 /// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no
-/// regular file.
+/// readable regular file.
 ///
 /// No owner is checked: the process has the user's rights, or no user chose the path.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
