@@ -2,8 +2,8 @@
 //! queued, and sets variables for the nodes.
 //!
 //! Slurm passes the option of sbatch or salloc to the sruns inside as their own
-//! (src/common/spank.c, `spank_process_env_options`). The option would override an [`ENVIRONMENT`]
-//! that the script sets: see `init`.
+//! (src/common/spank.c, `spank_process_env_options`). Without `init`, that option would override
+//! an [`ENVIRONMENT`] that the script sets.
 #![forbid(unsafe_code)]
 
 use crate::log::say;

@@ -145,7 +145,7 @@ impl FileSystems for LazyScout {
         Ok(match answer {
             _ if answer.is_directory() => FileKind::Directory,
             _ if answer.is_file() => FileKind::File,
-            // only a link has bytes: its target
+            // `bytes`: a link's target, else none
             Reply { bytes, .. } if !bytes.is_empty() => {
                 String::from_utf8(bytes).map_or(FileKind::Nothing, FileKind::Link)
             }

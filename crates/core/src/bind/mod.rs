@@ -301,7 +301,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the other tasks assume this mask, as it follows from Slurm's rule for GPUs
+        // the others compute this mask for this task by Slurm's rule for GPUs
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),

@@ -89,8 +89,8 @@ impl<'t> StepTasks<'t> {
         self.masks.len() == 1
     }
 
-    /// True if masks may split cores that were not read, and the step may lack threads of some
-    /// cores. A task alone on a core could then exchange masks with a task that shares a core.
+    /// True if the cores were not read, a mask does not fill whole cores, and the step may lack
+    /// threads. Tasks could then exchange masks though one has a core alone, the other does not.
     pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;

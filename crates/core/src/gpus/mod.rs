@@ -6,8 +6,8 @@
 //!    that the task may open.
 //! 2. The vendor's variables name GPUs among those that the task may open (`list`): by UUID, or by
 //!    position in the runtime's order (PCI; AMD: the compute driver's).
-//! 3. An unknown name (`MIG-<uuid>`, another UUID) means the GPU that alone can have it. Of
-//!    several, all count if the cgroup denies a GPU; else none, since a wrong guess would move
+//! 3. An unknown name (`MIG-<uuid>`, another UUID) means the only GPU that can have it. If several
+//!    GPUs can: all of them if the cgroup denies a GPU, else none, as a wrong guess would move
 //!    traffic to a far NIC.
 //! 4. Without a variable, if the cgroup denies a GPU: all that the task may open.
 //! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets this and the vendors'

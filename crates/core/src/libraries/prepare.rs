@@ -209,7 +209,7 @@ fn is_wanted(rows: &[Row], name: &str) -> bool {
     rows.iter().any(|row| row.wanted && row.name == name)
 }
 
-/// The variables in report order. The admin's template replaces a library's row of that name.
+/// The variables in report order. An admin's template replaces the row of its variable.
 fn rows(wish: &Wish, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     for library in LIBRARIES {

@@ -67,9 +67,9 @@ pub static MORI: Library = Library {
     ..Library::NONE
 };
 
-/// UCCL's point-to-point engine uses the listed NICs, without ports, for every GPU of the process
+/// UCCL's point-to-point engine uses the NICs listed by name, no port, for each GPU of the process
 /// (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`). By default UCCL takes the
-/// nearest NIC on the PCI bus, also a storage NIC; a VM hides this bus.
+/// nearest NIC on the PCI bus, even one for storage; a VM hides this bus.
 pub static UCCL: Library = Library {
     name: "UCCL",
     word: "uccl",
@@ -157,7 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// `Ok` if one NIC is nearest to all GPUs of the task: MPICH uses CUDA's current or first GPU.
+/// `Ok` if all the task's GPUs have one nearest NIC: MPICH picks by CUDA's current or first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();

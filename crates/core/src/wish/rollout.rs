@@ -42,8 +42,8 @@ impl Rollout {
         hash(job) < self.percent
     }
 
-    /// `default=` for a job: outside the share, `off` or `observe`. A `default=` that places no
-    /// step is returned unchanged.
+    /// `default=` for a job: `off` or `observe` if the rollout leaves it out. A `default=` that
+    /// places no step stays unchanged.
     pub fn default_of(self, job: u32, default: &Words) -> Words {
         let places = matches!(default.policy, Some(Switch::On(_))) && !default.observe;
         let mut words = default.clone();

@@ -6,7 +6,7 @@ use nic_placement_topology::PciAddress;
 use nic_placement_topology::order::Order;
 use std::str::FromStr;
 
-/// The second leads to the first by a link; captures of the topology alone have the third.
+/// The second leads to the first by a link; a capture of only the topology has the third.
 const PLACES: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/nodes",
     "sys/class/kfd/kfd/topology/nodes",

@@ -53,7 +53,7 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     }
 }
 
-/// The facts that agree with a model; `None` for too few facts or a contradiction.
+/// Facts that agree with a model; `None` if they do not suffice or one disagrees.
 fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static str>> {
     // every step tries every model, so checks that unpack no topology come first
     let is_recognisable = model.addresses || has_product(dmi, model);

@@ -1,7 +1,7 @@
 //! The assignment solver: every GPU gets rails, as evenly and as near as the machine allows.
 //!
 //! Answers are compared by the GPUs' shares from the worst-off to the best-off (leximin), then by
-//! nearer paths, by even numbers of GPUs on the rails, and by rail order.
+//! nearer paths, by equal numbers of GPUs per rail, and by rail order.
 //!
 //! A path from a GPU to a rail crosses links: the rail's port, PCIe links, the connection of two
 //! sockets. Each link divides its bandwidth evenly among its paths; a path that is narrower
