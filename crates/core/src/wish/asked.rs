@@ -94,7 +94,7 @@ pub enum Bind {
     /// near its GPUs, if every task keeps its share of CPUs
     #[default]
     Auto,
-    /// all of its GPUs' NUMA node, even if few
+    /// the CPUs of its GPUs' node, even if few
     Numa,
     /// whole cores of its GPUs' NUMA node, for this task alone
     Core,
