@@ -66,7 +66,8 @@ def node(tmp_path_factory):
     if os.geteuid() != 0 or not shutil.which("cc") or not shutil.which("unshare"):
         pytest.skip("a node is played by root, with a C compiler and util-linux")
     folder = tmp_path_factory.mktemp("node")
-    text = subprocess.run([TOOL, "snapshot", "--machine", "dgx-h100"], check=True, stdout=subprocess.PIPE).stdout
+    made = ["cargo", "run", "-q", "--locked", "-p", "nic-placement-testing", "dgx-h100"]
+    text = subprocess.run(made, check=True, cwd=SOURCE, stdout=subprocess.PIPE).stdout
     (folder / "machine").write_bytes(text)
     subprocess.run([TOOL, "snapshot", "--unpack", folder / "machine", folder / "tree"], check=True)
     state = '-DSTATE="{}"'.format(folder / "cpus")
