@@ -58,6 +58,7 @@ port=${NICP_PORT:-26817}
 bin=${NICP_BIN:-$here/../../target/release/nic-placement}
 root=${NICP_ROOT:-/}
 
+cargo=$(command -v cargo || true)
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export SLURM_CONF=$dir/etc/slurm.conf
 munge_socket=$dir/munge/socket
@@ -179,7 +180,7 @@ default_machine() {
     local tree=$dir/machines/dgx-h100
     if [ ! -d "$tree/sys" ]; then
         [ -x "$bin" ] || die "no \`$bin\`: run \`cargo build --release\`, or name a machine tree in NICP_MACHINES"
-        (cd "$here" && cargo run --locked --quiet --package nic-placement-testing -- dgx-h100) > "$dir/machines/dgx-h100.manifest"
+        (cd "$here" && "$cargo" run --locked --quiet --package nic-placement-testing -- dgx-h100) > "$dir/machines/dgx-h100.manifest"
         "$bin" snapshot --unpack "$dir/machines/dgx-h100.manifest" "$tree" > /dev/null
     fi
     echo "$tree"
