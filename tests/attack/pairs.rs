@@ -81,20 +81,27 @@ pub fn run(bed: &Bed, jobs: &[Job], round: usize) -> Vec<Outcome> {
             .or_default()
             .push(folder.clone());
     }
-    let start = |(node, folders): (&str, Vec<PathBuf>)| -> Child {
-        let said = fs::File::create(bed.dir.join(format!("pairs.{node}.said"))).expect("a file");
+    let said_of = |node: &str| bed.dir.join(format!("pairs.{node}.said"));
+    let start = |(node, folders): (&str, Vec<PathBuf>)| -> (PathBuf, Child) {
+        let said = fs::File::create(said_of(node)).expect("a file");
         let mut shell = bed.program("bash");
         shell
+            .env("NICP_DIR", &bed.dir)
             .arg(&script)
             .arg(node)
             .args(folders)
             .stdout(said.try_clone().expect("a file"))
             .stderr(said);
-        shell.spawn().expect("`bash`")
+        (said_of(node), shell.spawn().expect("`bash`"))
     };
-    let shells: Vec<Child> = by_node.into_iter().map(start).collect();
-    for mut shell in shells {
-        let _ = shell.wait();
+    let shells: Vec<(PathBuf, Child)> = by_node.into_iter().map(start).collect();
+    for (said, mut shell) in shells {
+        let ended = shell.wait().expect("`bash`");
+        assert!(
+            ended.success(),
+            "{}",
+            fs::read_to_string(said).expect("a file")
+        );
     }
     jobs.iter()
         .zip(&folders)

@@ -22,7 +22,10 @@ hold='
     tries=4000
     until [ -e "$0/release.$1" ] || [ $((tries -= 1)) -eq 0 ]; do sleep 0.03; done'
 
+read -r slurmd _ < "$NICP_DIR/pid/slurmd.$node"
 for folder; do
+    # the pairs to come would all fail alike
+    kill -0 "$slurmd" || { echo "slurmd of $node ended before $folder" >&2; exit 3; }
     cd "$folder" || exit
     holders=()
     settle running,completing

@@ -108,7 +108,8 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
     for node in NODES {
         for (one, other) in [("mlx5_0", "mlx5_1"), ("mlx5_2", "mlx5_3")] {
             let (one, other) = (sent.by(node, one), sent.by(node, other));
-            let is_so = one.abs_diff(other) < one / 5;
+            // UCX may send a whole message by either
+            let is_so = one.min(other) * 3 > one + other;
             assert!(is_so, "{one} and {other}: {:?}", sent.0);
         }
     }

@@ -86,7 +86,9 @@ fn the_reports_of_many_nodes_come_through_srun_and_are_compared(bed: &Bed) {
     for _ in 0..8 {
         let reports = format!("srun -K0 -l -w n0,n1 --ntasks-per-node=1 {tool} check --json");
         let ran = bed.run(&format!("{reports} | {tool} audit")).ended(0, 0);
-        let is_so = ran.stdout.starts_with("2 nodes of 1 kind, 0 differ");
+        let is_so = ran
+            .stdout
+            .starts_with("2 nodes of 1 kind, differing from their kind: 0");
         let is_so = is_so && ran.stderr.is_empty();
         assert!(is_so, "{}{}", ran.stdout, ran.stderr);
     }

@@ -128,9 +128,9 @@ fn nodes_that_are_alike_agree_and_say_the_word_that_is_in_each_tasks_marker(bed:
     all(&tasks, |task| word(task) == own);
     let command = agree(bed, "n0,n1");
     let ran = bed.run(&command).ended(0, 0);
-    let is_so = ran
-        .stdout
-        .starts_with(&format!("2 nodes agree: {own}, 8 nvidia, rails mlx5_0:1 "));
+    let is_so = ran.stdout.starts_with(&format!(
+        "2 of 2 nodes agree: {own}, GPUs 8 nvidia, rails mlx5_0:1 "
+    ));
     let is_so = is_so && ran.stderr.is_empty();
     assert!(is_so, "{}{}", ran.stdout, ran.stderr);
     // another task of a node says the same as the first

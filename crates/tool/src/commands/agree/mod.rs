@@ -4,6 +4,7 @@ mod pmi;
 
 use super::exec::variables::ProgramEnvironment;
 use super::page::Page;
+use super::request;
 use super::{Failure, ending};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
@@ -19,8 +20,6 @@ use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Each node is waited for as long.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The status if nodes disagree, as of `check` on a node worse than its kind.
 const DISAGREE: u8 = 4;
 
@@ -39,13 +38,17 @@ Examples:
 pub(super) struct AgreeOptions {
     #[arg(hide = true)]
     files: Vec<PathBuf>,
+    /// seconds that each node is waited for
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    #[arg(value_parser = request::number(1, 3600))]
+    within: u32,
 }
 
 pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure> {
     if !options.files.is_empty() {
         return Err("agree: reports are compared by `nic-placement audit FILE…`".into());
     }
-    let Some(compared) = of_the_step()?.and_then(compare) else {
+    let Some(compared) = of_the_step(options.within)?.and_then(compare) else {
         return Ok(());
     };
     print(&compared, page);
@@ -85,7 +88,7 @@ fn print(compared: &Compared, page: &mut Page) {
 }
 
 /// The words of the step's tasks, in its first task alone.
-fn of_the_step() -> Result<Option<Vec<NodeWord>>, Failure> {
+fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     // before anything is opened here, so that the number means what Slurm gave
     let socket = number("PMI_FD")
@@ -108,10 +111,11 @@ fn of_the_step() -> Result<Option<Vec<NodeWord>>, Failure> {
     };
     // a space ends a value; inside of JSON's strings it can be written so
     let text = serde_json::to_string(&own)?.replace(' ', "\\u0020");
-    let gathered = pmi::Pmi::new(socket, rank, size, PATIENCE).and_then(|pmi| pmi.gather(&text));
+    let patience = Duration::from_secs(within.into());
+    let gathered = pmi::Pmi::new(socket, rank, size, patience).and_then(|pmi| pmi.gather(&text));
     let texts = gathered.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
-            "agree: a node has said nothing within a minute, which may be its hardware".to_string()
+            format!("agree: a node has said nothing within {within} s, which may be its hardware")
         }
         _ => format!("agree: Slurm's PMI: {error}"),
     })?;
