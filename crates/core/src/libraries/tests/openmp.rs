@@ -7,10 +7,8 @@ fn values(threads: Option<usize>, present: &[&str]) -> Vec<String> {
         "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores";
     let mut situation = here().env(&[outer]).env(present);
     situation.task.threads = threads;
-    let ours = situation
-        .told()
-        .into_iter()
-        .filter(|(name, ..)| name.starts_with("OMP_"));
+    let told = situation.told().into_iter();
+    let ours = told.filter(|(name, ..)| name.starts_with("OMP_"));
     ours.map(|(name, change, _)| match change {
         Change::Set(value) => format!("{name}={value}"),
         Change::KeepUsers(value) => format!("{name}: {value} stays"),

@@ -100,18 +100,14 @@ pub fn is_bridge(read: ReadFile, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::FileText;
     use super::*;
+    use crate::libraries::tests::file_text;
 
     /// The interfaces of a node with these files; `unknown` where some may be missing.
     fn known(files: &[(&str, &str)]) -> String {
         let reader = |path: &str| {
             let (_, text) = files.iter().find(|(name, _)| *name == path)?;
-            Some(FileText {
-                text: text.to_string(),
-                is_cut: text.ends_with('…'),
-                unanswered: None,
-            })
+            Some(file_text(text))
         };
         read(&reader).map_or("unknown".to_string(), |names| names.join(" "))
     }

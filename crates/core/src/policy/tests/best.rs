@@ -16,9 +16,8 @@ fn patterns(most: u8) -> Vec<[u8; 4]> {
 /// sockets or switches.
 fn machines(most: u8) -> Vec<Topology> {
     let patterns = patterns(most);
-    let all = patterns
-        .iter()
-        .flat_map(|&gpus| patterns.iter().map(move |&nics| (gpus, nics)));
+    let with = |&gpus| patterns.iter().map(move |&nics| (gpus, nics));
+    let all = patterns.iter().flat_map(with);
     let is_first = |&(gpus, nics): &([u8; 4], [u8; 4])| {
         let below = [0, 1, 2, 3].map(|switch| (gpus[switch], nics[switch]));
         below[0] <= below[1] && below[2] <= below[3] && below[..2] <= below[2..]
