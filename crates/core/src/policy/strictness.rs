@@ -76,12 +76,9 @@ mod tests {
     use crate::wish::Wish;
     use Strictness::*;
 
-    fn lacks(
-        excluded: &str,
-        strictness: Strictness,
-        (gpus, rails, cpus): (&[usize], &[usize], &str),
-        notes: Notes,
-    ) -> String {
+    type Task<'t> = (&'t [usize], &'t [usize], &'t str);
+
+    fn lacks(excluded: &str, of: Strictness, (gpus, rails, cpus): Task, notes: Notes) -> String {
         let topology = model("dgx-h100", &[]);
         let mut wish = Wish::default();
         wish.admin.selection.exclude = patterns(excluded);
@@ -95,7 +92,7 @@ mod tests {
             notes,
             ..TaskPlacement::default()
         };
-        shortfalls(&topology, &map(&topology, &wish), &task, true, strictness).join("; ")
+        shortfalls(&topology, &map(&topology, &wish), &task, true, of).join("; ")
     }
 
     #[test]

@@ -27,7 +27,6 @@ pub(super) struct Parts {
     pub(super) nics: Vec<(u8, u64)>,
 }
 
-/// The same as a node.
 pub(super) fn machine(gpus: &[u8], nics: &[(u8, u64)]) -> Topology {
     let (gpus, nics) = (gpus.to_vec(), nics.to_vec());
     Parts { gpus, nics }.topology()
@@ -123,7 +122,6 @@ pub(super) fn parts() -> impl Strategy<Value = Parts> {
     (gpus, nics).prop_map(|(gpus, nics)| Parts { gpus, nics })
 }
 
-/// Changes a PCI function.
 pub(super) fn function(
     topology: &mut Topology,
     address: PciAddress,
@@ -134,7 +132,6 @@ pub(super) fn function(
     topology.pci.insert(function);
 }
 
-/// These NICs are down.
 pub(super) fn without(mut topology: Topology, down: &[&str]) -> Topology {
     for nic in &mut topology.nics {
         if down.contains(&nic.name.as_str()) {
@@ -144,7 +141,6 @@ pub(super) fn without(mut topology: Topology, down: &[&str]) -> Topology {
     topology
 }
 
-/// A built-in machine of which these NICs are down.
 pub(super) fn model(name: &str, down: &[&str]) -> Topology {
     without(platform::model(name).unwrap(), down)
 }
@@ -180,25 +176,20 @@ pub(super) fn strings<T: ToString>(items: &[T]) -> Vec<String> {
 /// The rails of each GPU, by name.
 pub(super) fn names(node: &NodePlacement) -> Vec<Vec<String>> {
     let name = |choice: &RailUse| node.rail(choice.rail).to_string();
-    let gpus = node.gpus.iter();
-    gpus.map(|gpu| gpu.choices.iter().map(name).collect())
-        .collect()
+    let of = |gpu: &GpuPlacement| gpu.choices.iter().map(name).collect();
+    node.gpus.iter().map(of).collect()
 }
 
 /// The numbers of each GPU's rails.
 pub(super) fn rails(node: &NodePlacement) -> Vec<Vec<usize>> {
-    let gpus = node.gpus.iter();
-    gpus.map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
-        .collect()
+    let of = |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| choice.rail.0).collect();
+    node.gpus.iter().map(of).collect()
 }
 
-const POLICIES: [Policy; 5] = [
-    Policy::Closest,
-    Policy::Rail,
-    Policy::Spread,
-    Policy::Numa,
-    Policy::All,
-];
+const POLICIES: [Policy; 5] = {
+    use Policy::*;
+    [Closest, Rail, Spread, Numa, All]
+};
 
 fn closest(topology: &Topology) -> NodePlacement {
     map(topology, &Wish::default())
@@ -356,10 +347,8 @@ fn rails_keep_their_numbers_when_one_comes_up_at_less_than_its_rate() {
     let mut beside = dgx(&[]);
     let compute = beside.nics[beside.nic_index("mlx5_4").unwrap().0].clone();
     let own = compute.address.unwrap();
-    let address = PciAddress {
-        device: own.device + 1,
-        ..own
-    };
+    let mut address = own;
+    address.device += 1;
     function(&mut beside, own, |function| function.address = address);
     let mut storage = Nic {
         name: "s0".parse().unwrap(),
@@ -380,6 +369,17 @@ fn the_admins_list_is_the_order_of_the_rails() {
     // neighbours share where rails are few
     let expected = [11, 11, 10, 10, 9, 9, 6, 6].map(|nic| format!("mlx5_{nic}:1"));
     assert_eq!(first_names(&node), expected);
+}
+
+#[test]
+fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
+    let node = machine(&[0, 1, 0, 2], &[2, 1, 3, 1].map(|switch| (switch, 400)));
+    let one = wish(Policy::Closest, NicsEach::Number(1));
+    let first = |topology: &_| names(&map(topology, &one)).concat().join(" ");
+    assert_eq!(first(&node), "mlx5_1:1 mlx5_1:1 mlx5_3:1 mlx5_0:1");
+    let degraded = without(node, &["mlx5_3"]);
+    // the third GPU lost its own, and the second gives way to it
+    assert_eq!(first(&degraded), "mlx5_1:1 mlx5_2:1 mlx5_1:1 mlx5_0:1");
 }
 
 #[test]
@@ -467,9 +467,8 @@ fn two_gpus_share_the_connection_of_two_sockets_and_none_within_one() {
         };
         let numa_nodes = (0..).zip(packages).map(|(node, &package)| {
             let distances = far.iter().flat_map(|_| 0..2 * half);
-            let distances: Vec<u32> = distances
-                .filter_map(|other| distance(node, other))
-                .collect();
+            let distances = distances.filter_map(|other| distance(node, other));
+            let distances: Vec<u32> = distances.collect();
             let node = numa_node(node, node..node + 1, &distances);
             NumaNode { package, ..node }
         });

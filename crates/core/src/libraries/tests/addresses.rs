@@ -47,7 +47,7 @@ fn a_list_of_nics_alone_leaves_connections_to_ucx_which_has_no_other_way() {
 }
 
 #[test]
-fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
+fn where_the_list_is_not_ours_nothing_is_said_of_connections_and_libfabrics_auto_is_no_list() {
     let mut own_file = routed(&["HOME=/home/me"]);
     own_file = own_file.file("/home/me/ucx.conf", "UCX_NET_DEVICES=mlx5_0:1\n");
     for situation in [
@@ -64,6 +64,12 @@ fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
     let admins = admins.set("UCX_NET_DEVICES={nics}");
     assert_eq!(admins.changes(), [UCX]);
     assert_eq!(admins.why(PRIORITY), "");
+    let chosen = routed(&["FI_UCX_DEVICES=mlx5_0:1"]);
+    chosen.begins(LIST, "the user's `FI_UCX_DEVICES`");
+    for automatic in ["FI_UCX_DEVICES=auto", "FI_UCX_DEVICES=auto:2"] {
+        let changes = routed(&[automatic]).changes();
+        assert_eq!(changes, [WITH_INTERFACES, WITHOUT_RDMACM], "{automatic}");
+    }
 }
 
 #[test]
@@ -106,16 +112,6 @@ fn the_users_own_choice_of_connections_stays_in_the_environment_and_in_files() {
     let of_file = etc(&format!("{BY_RDMA}\n{OF_ADDRESS}\n")).env(&["UCX_CM_USE_ALL_DEVICES=y"]);
     let over_file = of_file.env(&["UCX_SOCKADDR_TLS_PRIORITY=tcp,rdmacm"]);
     assert_eq!(over_file.changes(), [WITH_INTERFACES]);
-}
-
-#[test]
-fn libfabrics_own_word_for_the_device_is_the_users() {
-    let chosen = routed(&["FI_UCX_DEVICES=mlx5_0:1"]);
-    chosen.begins(LIST, "the user's `FI_UCX_DEVICES`");
-    for automatic in ["FI_UCX_DEVICES=auto", "FI_UCX_DEVICES=auto:2"] {
-        let changes = routed(&[automatic]).changes();
-        assert_eq!(changes, [WITH_INTERFACES, WITHOUT_RDMACM], "{automatic}");
-    }
 }
 
 #[test]

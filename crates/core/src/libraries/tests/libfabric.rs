@@ -23,9 +23,8 @@ fn slingshot(nics: usize) -> Situation {
             ports: vec![port],
             ..Nic::new(format!("cxi{index}").parse().unwrap(), NicKind::Slingshot)
         });
-        topology
-            .gpus
-            .extend(gpus.map(|gpu| Gpu::new(gpu, GpuVendor::Amd)));
+        let gpus = gpus.map(|gpu| Gpu::new(gpu, GpuVendor::Amd));
+        topology.gpus.extend(gpus);
     }
     let placement = NodePlacement {
         left_to_libfabric: topology.numbered_nics().map(|(nic, _)| nic).collect(),

@@ -2,14 +2,13 @@
 
 use super::*;
 
-// ---- NCCL ----
-
 const HCA: &str = "NCCL_IB_HCA";
 const AT_HOME: &[&str] = &["HOME=/home/me"];
 const OWN: &str = "/home/me/.nccl.conf";
 
 #[test]
-fn nccls_list_is_the_same_whatever_the_task_has() {
+fn a_gpu_task_gets_its_own_nic_for_ucx_and_every_task_the_nodes_lists_for_nccl_and_nvshmem() {
+    assert_eq!(here().changes(), [UCX, NCCL, NVSHMEM]);
     for gpus in [&[][..], &[0], &[0, 1, 2]] {
         let changes = here().gpus(gpus).changes();
         let is_right = changes.ends_with(&[NCCL.into(), NVSHMEM.into()]);
@@ -194,8 +193,6 @@ fn deepep_asks_a_nic_for_its_rate_that_may_be_chosen() {
     assert_eq!(situation.amd().value("EP_NIC_NAME"), "");
 }
 
-// ---- Mooncake and MORI ----
-
 #[test]
 fn mooncake_gets_names_without_ports_where_that_is_asked_for() {
     let (mooncake, whole) = (here().libraries("mooncake"), whole().libraries("mooncake"));
@@ -237,8 +234,6 @@ fn mori_loses_the_nics_without_a_port_that_is_a_rail() {
     cards.port(3).state = PortState::Active;
     assert_eq!(cards.changes(), [LIST]);
 }
-
-// ---- the words of `env=` ----
 
 #[test]
 fn only_the_libraries_that_are_wanted_are_served() {

@@ -29,10 +29,8 @@ fn a_list_is_somebody_elses_by_the_environment_a_file_or_the_admins_template() {
         };
         vec![variable]
     };
-    let (ours, kept) = (
-        || Change::Set("mlx5_0".into()),
-        |list: &str| Change::KeepUsers(list.into()),
-    );
+    let ours = || Change::Set("mlx5_0".into());
+    let kept = |list: &str| Change::KeepUsers(list.into());
     for (variables, present, is_admins, expected) in [
         (vec![], &[][..], false, false),
         (vec![], &[(HCA, "mlx5_0")], false, true),

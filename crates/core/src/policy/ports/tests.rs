@@ -110,8 +110,6 @@ fn included() -> Selection {
 
 const FIVE: [&str; 5] = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4"];
 
-type Change = fn(&mut Topology);
-
 /// The message of each kind of evidence, and whether a port that the admin includes goes too: one
 /// that cannot work or that the admin also excludes.
 const EVIDENCE: [(&str, bool); 21] = [
@@ -243,10 +241,8 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
         let found = judged(&topology);
         let counts = (found.rails.len(), found.diagnostics.len());
         assert_eq!(counts, (5, 1), "{said}");
-        let (told, start) = (
-            found.diagnostics[0].to_string(),
-            format!("`mlx5_2:1`: {said}"),
-        );
+        let told = found.diagnostics[0].to_string();
+        let start = format!("`mlx5_2:1`: {said}");
         says(&told, [&start, " as near to GPU 2: it is", ""]);
         assert!(told.contains("`exclude=mlx5_2`"), "{told}");
         // with a second piece of evidence it goes
@@ -274,10 +270,8 @@ fn evidence_against_every_nic_is_evidence_against_none() {
     default_route(&mut one, 0);
     let one = judged(&one);
     assert_eq!(names(&one.rails), ["mlx5_0"]);
-    says(
-        &one.diagnostics[0].finding,
-        ["", "there is no better NIC", ""],
-    );
+    let why = &one.diagnostics[0].finding;
+    says(why, ["", "there is no better NIC", ""]);
     let mut all = machine(&[true, true, false, false]);
     (0..4).for_each(|nic| virtual_functions(&mut all, nic, Some(8)));
     assert_eq!(judged(&all).rails.len(), 4);
@@ -321,39 +315,30 @@ fn a_nic_that_fails_is_a_broken_rail_and_keeps_its_reason() {
     let rates = found.broken.iter().map(|rail| rail.rate_mbps);
     assert_eq!(rates.collect::<Vec<_>>(), [Some(400_000); 3]);
     let reasons: Vec<&str> = found.excluded.iter().map(|out| out.why.as_str()).collect();
-    assert_eq!(
-        reasons.join("; "),
-        "its port is down; its port says rate 0; closed"
-    );
+    let expected = "its port is down; its port says rate 0; closed";
+    assert_eq!(reasons.join("; "), expected);
 }
 
 #[test]
 fn a_port_that_was_never_a_rail_does_not_break_one() {
-    let as_near: [(&str, usize, Change); 6] = [
-        ("farther from every GPU", 0, |topology| {
-            topology.stated_paths.clear()
-        }),
-        ("like the rails", 1, |_| {}),
-        ("another device", 0, |topology| {
-            function(topology, 3, |function| function.device = Some(0x1017))
-        }),
-        ("another link layer", 0, |topology| {
-            port(topology, 3).link_layer = LinkLayer::Ethernet
-        }),
-        ("a storage NIC", 0, |topology| {
-            topology.nics[3].role = Some(NicRole::Storage)
-        }),
-        ("a second port", 0, |topology| port(topology, 3).number = 2),
-    ];
-    for (what, expected, change) in as_near {
+    let cases =
+        "farther|like the rails|another device|it speaks Ethernet, |storage NIC|second port";
+    for case in cases.split('|') {
         let mut topology = machine(&[true, true, true, false]);
         port(&mut topology, 3).state = PortState::Down;
         let way = (topology.gpus[0].address, topology.nics[3].address.unwrap());
         topology.stated_paths.insert(way, PathType::Pix);
-        change(&mut topology);
+        match case {
+            "farther" => topology.stated_paths.clear(),
+            "like the rails" => {}
+            "another device" => function(&mut topology, 3, |of| of.device = Some(0x1017)),
+            "second port" => port(&mut topology, 3).number = 2,
+            said => disqualify(said, &mut topology, &mut Selection::default(), 3),
+        }
         let found = judged(&topology);
+        let expected = usize::from(case == "like the rails");
         let counts = (found.rails.len(), found.broken.len());
-        assert_eq!(counts, (3, expected), "{what}");
+        assert_eq!(counts, (3, expected), "{case}");
     }
     // with every port down there is no rail, so none counts as broken
     let mut topology = machine(&[true, true]);

@@ -72,7 +72,6 @@ fn lists(rails_of: &[RailSet]) -> Vec<Vec<usize>> {
     rails_of.map(|rails| rails.iter().collect()).collect()
 }
 
-/// And back.
 fn sets(lists: &[Vec<usize>]) -> Vec<RailSet> {
     let lists = lists.iter();
     lists.map(|rails| rails.iter().copied().collect()).collect()

@@ -55,7 +55,7 @@ fn every_built_in_machine_has_one_map_whoever_idles() {
 }
 
 #[test]
-fn two_gpus_share_the_fewer_lanes_of_their_nic() {
+fn the_fewer_lanes_of_a_nic_are_shared_and_those_of_a_gpu_limit_its_share() {
     let mut topology = machine(&[0, 0], &[(0, 400)]);
     let narrow = LinkRate { width: 8, ..GEN5 };
     let nic = topology.nics[0].address.unwrap();
@@ -63,10 +63,6 @@ fn two_gpus_share_the_fewer_lanes_of_their_nic() {
     for gpu in closest(&topology).gpus {
         assert_eq!(gpu.choices[0].share_mbps, Some(narrow.mbps() / 2));
     }
-}
-
-#[test]
-fn a_gpu_with_fewer_lanes_than_its_slot_has_less_of_its_nic() {
     let mut topology = machine(&[0], &[(0, 400)]);
     let mbps = |topology: &Topology| closest(topology).gpus[0].choices[0].share_mbps;
     assert_eq!(mbps(&topology), Some(400_000));

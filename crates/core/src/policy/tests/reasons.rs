@@ -58,10 +58,8 @@ fn a_reason_counts_the_nics_that_are_as_near_and_those_who_share_them() {
     let known = "get 200 Gb/s instead of 360 Gb/s; 360 Gb/s to itself";
     says(&reason(&crowded, ONE), [start, "", known]);
     let unknown = format!("get less; {alone}");
-    says(
-        &reason(&without_rates(&crowded), ONE),
-        [start, "", &unknown],
-    );
+    let found = reason(&without_rates(&crowded), ONE);
+    says(&found, [start, "", &unknown]);
 }
 
 #[test]
@@ -86,9 +84,8 @@ fn a_part_is_called_what_it_is() {
 /// `nic why` of each NIC for a GPU.
 fn whys(topology: &Topology, wish: &Wish, gpu: usize) -> Vec<String> {
     let pairs = pairs::pairs(topology, &map(topology, wish), wish, GpuIndex(gpu)).into_iter();
-    pairs
-        .map(|pair| format!("{} {}", pair.nic, pair.why))
-        .collect()
+    let why = |pair: pairs::Pair| format!("{} {}", pair.nic, pair.why);
+    pairs.map(why).collect()
 }
 
 #[test]
@@ -134,6 +131,15 @@ fn a_pair_says_why_the_gpu_has_the_nic_or_not() {
     }
     let shown = [400_000, 2500, 100].map(gbps);
     assert_eq!(shown, ["400 Gb/s", "2.5 Gb/s", "0.1 Gb/s"]);
+    let mut request = wish(Policy::Closest, ONE);
+    request.admin.through.set(PathType::Node, 1000);
+    let farther = whys(&machine(&[0], &[(0, 400), (1, 400)]), &request, 0);
+    says(&farther[1], ["", "", "farther: NODE instead of PIX"]);
+    let nics = [(0, 400), (1, 400), (0, 400)];
+    let broken = without(machine(&[0, 3, 2], &nics), &["mlx5_0"]);
+    let broken = whys(&broken, &request, 1);
+    let steady = |why: &String| why.starts_with("mlx5_1 this GPU stays where it");
+    assert!(broken.iter().any(steady), "{broken:?}");
 }
 
 #[test]
@@ -161,22 +167,6 @@ fn the_fabric_is_what_carries_most_and_of_equal_ones_what_has_more_ports() {
         let first = topology.nic(closest(&topology).rails[0].nic);
         assert_eq!(first.ports[0].link_layer, fabric, "{ethernet:?}");
     }
-}
-
-#[test]
-fn a_nic_that_is_only_farther_and_one_that_is_left_for_steadiness_are_called_so() {
-    let mut request = wish(Policy::Closest, ONE);
-    request.admin.through.set(PathType::Node, 1000);
-    let farther = whys(&machine(&[0], &[(0, 400), (1, 400)]), &request, 0);
-    assert!(
-        farther[1].ends_with("farther: NODE instead of PIX"),
-        "{farther:?}"
-    );
-    let nics = [(0, 400), (1, 400), (0, 400)];
-    let broken = without(machine(&[0, 3, 2], &nics), &["mlx5_0"]);
-    let broken = whys(&broken, &request, 1);
-    let steady = |why: &String| why.starts_with("mlx5_1 this GPU stays where it");
-    assert!(broken.iter().any(steady), "{broken:?}");
 }
 
 #[test]
