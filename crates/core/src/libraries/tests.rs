@@ -18,10 +18,7 @@ use super::*;
 use crate::placement::{Excluded, Rail, RailIndex};
 use crate::policy::{self, Pattern};
 use crate::step::Step;
-use crate::topology::{
-    CpuSet, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port, PortState,
-    Provenance, Topology,
-};
+use crate::topology::*;
 use crate::wish::Wish;
 use std::cell::RefCell;
 
@@ -214,14 +211,12 @@ impl Situation {
         assert!(why.contains(part), "{why}");
     }
 
-    /// Checks the end of the reason.
     #[track_caller]
     fn ends(&self, name: &str, end: &str) {
         let why = self.why(name);
         assert!(why.ends_with(end), "{why}");
     }
 
-    /// Checks the beginning of the reason.
     #[track_caller]
     fn begins(&self, name: &str, start: &str) {
         let why = self.why(name);
@@ -258,8 +253,8 @@ impl Situation {
     /// `NAME=VALUE` of each variable.
     fn env(mut self, variables: &[&str]) -> Situation {
         let parts = variables.iter().map(|text| text.split_once('=').unwrap());
-        self.present
-            .extend(parts.map(|(name, value)| (name.to_string(), value.to_string())));
+        let parts = parts.map(|(name, value)| (name.to_string(), value.to_string()));
+        self.present.extend(parts);
         self
     }
 
@@ -270,7 +265,7 @@ impl Situation {
 
     /// Two IP interfaces and the loopback.
     fn routed(self) -> Situation {
-        let table = "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
+        let table = "Iface\tDestination\tGateway\nib0 0 0 0001\neth0 0 0100A8C0 0003\n";
         let situation = self.file("/proc/net/route", table);
         situation.file("/sys/class/net/lo/operstate", "unknown\n")
     }

@@ -3,10 +3,7 @@
 //! every GPU's own one moves none.
 
 use super::*;
-use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicIndex, NicKind, NumaNode, PathType, PciAddress,
-    PciFunction, PciParent, PcieLink, Port, PortState, Provenance,
-};
+use crate::topology::*;
 use crate::wish::NicsEach;
 use nic_placement_node::platform;
 use proptest::prelude::*;

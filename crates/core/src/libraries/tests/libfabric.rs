@@ -1,7 +1,6 @@
 //! Slingshot and EFA: what Cray MPICH, Open MPI, oneCCL and libfabric's providers are told.
 
 use super::*;
-use crate::topology::{NumaNode, PciAddress, PciFunction, PciParent};
 
 /// GPU 0 of Frontier's kind of node: `nics` Slingshot NICs, each beside two AMD GPUs.
 fn slingshot(nics: usize) -> Situation {
@@ -154,15 +153,8 @@ fn open_mpi_goes_by_the_gpu_where_libfabric_has_the_nics() {
 /// oneCCL with these CPUs of four nodes of eight.
 fn oneccl(cpus: &str, variables: &[&str]) -> Situation {
     let mut situation = slingshot(4).libraries("oneccl").env(variables);
-    for os_index in 0..4 {
-        let own = format!("{}-{}", os_index * 8, os_index * 8 + 7);
-        situation.topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus: CpuSet::from_list(&own).unwrap(),
-            distances: Vec::new(),
-            package: None,
-        });
-    }
+    let nodes = crate::bind::tests::machine([1, 4, 8, 1], false, &[]).numa_nodes;
+    situation.topology.numa_nodes = nodes;
     situation.task.cpus = CpuSet::from_list(cpus).unwrap();
     situation
 }

@@ -101,7 +101,7 @@ pub fn is_bridge(read: ReadFile, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libraries::tests::file_text;
+    use crate::libraries::tests::{cells, file_text};
 
     /// The interfaces of a node with these files; `unknown` where some may be missing.
     fn known(files: &[(&str, &str)]) -> String {
@@ -150,8 +150,7 @@ mod tests {
             &format!("{CONNECTED} | operstate=down\n | "),
             &format!("{CONNECTED} | operstate=lowerlayerdown\n | "),
         ] {
-            let cells: Vec<&str> = row.split(" | ").collect();
-            let [lines, file, expected] = cells.try_into().unwrap();
+            let [lines, file, expected] = cells(row);
             let lines: Vec<&str> = lines.split("; ").collect();
             let (name, text) = file.split_once('=').unwrap_or(("none", ""));
             let (interface, _) = lines[0].split_once([' ', '\t']).unwrap();

@@ -3,10 +3,7 @@
 
 use super::*;
 use crate::policy::tests::{closed, function as change, numa_node, patterns, says, strings};
-use crate::topology::{
-    Gpu, GpuVendor, HostBridge, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port,
-    PortState, Provenance, SubnetPrefix,
-};
+use crate::topology::*;
 use crate::wish::Wish;
 
 mod broken;
