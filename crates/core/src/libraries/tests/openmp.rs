@@ -20,11 +20,8 @@ fn values(threads: Option<usize>, present: &[&str]) -> Vec<String> {
 
 #[test]
 fn threads_and_places_are_set_where_asked_for_and_a_users_own_places_stay() {
-    let all = [
-        "OMP_NUM_THREADS=14",
-        "OMP_PLACES=cores",
-        "OMP_PROC_BIND=false",
-    ];
+    let threads = "OMP_NUM_THREADS=14";
+    let all = [threads, "OMP_PLACES=cores", "OMP_PROC_BIND=false"];
     let left = [all[0], "OMP_PLACES is left", "OMP_PROC_BIND is left"];
     let kept = [all[0], "OMP_PLACES: threads stays", "OMP_PROC_BIND is left"];
     for (threads, present, expected) in [

@@ -118,18 +118,15 @@ fn no_interface_of_containers_storage_or_one_that_is_down_is_named() {
     for (interface, expected) in [("ib3", "eth1"), ("ib3.8001", "eth1"), ("ib30", "ib30")] {
         let mut storage = with(&format!("10.1.0.0/24 dev {interface}"));
         storage.topology.nics[3].netdevs = vec!["ib3".to_string()];
-        for (role, expected) in [
-            (None, interface),
-            (Some(NicRole::Storage), expected),
-            // Slurm's own
-            (Some(NicRole::Management), interface),
-        ] {
+        // the NIC of management has Slurm's own
+        let roles = [None, Some(NicRole::Storage), Some(NicRole::Management)];
+        for (role, expected) in roles.into_iter().zip([interface, expected, interface]) {
             storage.topology.nics[3].role = role;
             assert_eq!(storage.value(GLOO), expected, "{role:?}");
         }
     }
     let cut = usual().file("/proc/net/route", "Iface\n…");
-    assert!(cut.why(GLOO).contains("routes are not known"));
+    cut.says(GLOO, "routes are not known");
 }
 
 #[test]

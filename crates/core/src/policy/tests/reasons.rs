@@ -44,7 +44,7 @@ fn a_reason_counts_the_nics_that_are_as_near_and_those_who_share_them() {
         let nics = switches(nics).into_iter().map(|switch| (switch, 400));
         let topology = machine(&switches(gpus), &Vec::from_iter(nics));
         let (each, start) = (each.parse().unwrap(), format!("mlx5_0:1 {near}"));
-        let reason = |topology| reason(topology, NicsEach::Number(each));
+        let reason = |of: &Topology| reason(of, NicsEach::Number(each));
         says(&reason(&topology), [&start, &format!("; {use_of_it}"), ""]);
         let end = format!("; {without_rates_it_is}");
         says(&reason(&without_rates(&topology)), [&start, "", &end]);
