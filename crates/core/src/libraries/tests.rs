@@ -265,7 +265,7 @@ impl Situation {
 
     /// Two IP interfaces and the loopback.
     fn routed(self) -> Situation {
-        let table = "Iface\tDestination\tGateway\nib0 0 0 0001\neth0 0 0100A8C0 0003\n";
+        let table = "Iface\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
         let situation = self.file("/proc/net/route", table);
         situation.file("/sys/class/net/lo/operstate", "unknown\n")
     }

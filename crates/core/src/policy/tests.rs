@@ -30,7 +30,12 @@ pub(super) fn machine(gpus: &[u8], nics: &[(u8, u64)]) -> Topology {
 }
 
 fn at(bus: u8, device: u8) -> PciAddress {
-    format!("{bus:02x}:{device:02x}.0").parse().unwrap()
+    PciAddress {
+        domain: 0,
+        bus,
+        device,
+        function: 0,
+    }
 }
 
 /// A NUMA node with these CPUs and distances.
