@@ -173,7 +173,7 @@ pub fn non_empty<'p>(present: &'p Present, name: &str) -> Option<&'p String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{nccl, nvshmem, ucx};
+    use super::super::{nccl, nvshmem, tests::file_text, ucx};
     use super::*;
 
     /// The file with the value of `LIST`, in the grammar of files that set `LIST` and `OTHER`.
@@ -181,13 +181,7 @@ mod tests {
         let rivals = &["OTHER"];
         let read = |path: &str| {
             let is_it = path == "/etc/a.conf";
-            let text = if is_it { text } else { processor }.to_string();
-            let is_cut = text.ends_with('…');
-            Some(FileText {
-                text,
-                is_cut,
-                unanswered: None,
-            })
+            Some(file_text(if is_it { text } else { processor }))
         };
         Files { rivals, ..grammar }.claimed(&read, "/etc/a.conf", "LIST")
     }
@@ -237,16 +231,14 @@ mod tests {
     fn a_section_for_another_processor_sets_nothing_and_one_for_this_maker_may() {
         const VERA: &str = "[Vera Rubin]\nCPU model=Vera\nLIST=4\n[end]\nLIST_B=1\n";
         const INTEL: &str = "vendor_id\t: GenuineIntel\nmodel\t: 143\n";
+        const OLYMPUS: &str = "CPU implementer\t: 0x4e\nCPU part\t: 0x010\n";
+        const TWICE: &str = "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n";
         const AMD: &str = "vendor_id\t: AuthenticAMD\n";
         for (text, processor, expected) in [
             (VERA, INTEL, "no"),
             (VERA, AMD, "no"),
             (VERA, "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", "no"),
-            (
-                VERA,
-                "CPU implementer\t: 0x4e\nCPU part\t: 0x010\n",
-                "unknown",
-            ),
+            (VERA, OLYMPUS, "unknown"),
             (VERA, "cpu\t\t: POWER9\n", "unknown"),
             (VERA, "", "unknown"),
             ("[a]\nCPU vendor=amd\nLIST=4", AMD, "unknown"),
@@ -258,11 +250,7 @@ mod tests {
             ("LIST=1\n[Grace]\nCPU model=Grace\nLIST=2", "", "unknown"),
             ("[ours]\nLIST: 1 ; comment", "", "1"),
             // a section ends with the line that has its condition
-            (
-                "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n",
-                INTEL,
-                "1",
-            ),
+            (TWICE, INTEL, "1"),
             ("[a]\nCPU model=Vera\n[b]\nLIST=5\n", INTEL, "5"),
         ] {
             assert_eq!(value(text, INI, processor), expected, "{text} {processor}");
@@ -274,11 +262,9 @@ mod tests {
     #[test]
     fn a_file_of_which_nothing_is_known_may_set_the_variable_whatever_weaker_files_say() {
         let read = |file: &str| {
-            Some(FileText {
-                text: "LIST=mlx5_0".to_string(),
-                is_cut: false,
-                unanswered: (file == "/home/a").then_some("no answer"),
-            })
+            let unanswered = (file == "/home/a").then_some("no answer");
+            let text = file_text("LIST=mlx5_0");
+            Some(FileText { unanswered, ..text })
         };
         let claims = ["/home/a", "/etc/a"].map(|file| NCCL.claimed(&read, file, "LIST"));
         let strongest = strongest(claims).unwrap();

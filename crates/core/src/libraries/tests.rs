@@ -18,10 +18,7 @@ use super::*;
 use crate::placement::{Excluded, Rail, RailIndex};
 use crate::policy::{self, Pattern};
 use crate::step::Step;
-use crate::topology::{
-    CpuSet, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port, PortState,
-    Provenance, Topology,
-};
+use crate::topology::*;
 use crate::wish::Wish;
 use std::cell::RefCell;
 
@@ -122,21 +119,17 @@ impl Situation {
     /// A node whose routes are not among its files has none.
     fn read(&self, path: &str) -> Option<FileText> {
         let found = self.files.iter().find(|(name, _)| name == path);
-        let text = found.map(|(_, text)| text.clone());
-        let text = text.or_else(|| (path == "/proc/net/route").then(String::new))?;
-        let is_cut = text.ends_with('…');
-        Some(FileText {
-            text,
-            is_cut,
-            unanswered: None,
-        })
+        let found = found.map(|(_, text)| file_text(text));
+        found.or_else(|| (path == "/proc/net/route").then(FileText::default))
     }
 
     fn prepared(&self) -> Prepared {
+        self.prepared_by(&|path| self.read(path))
+    }
+
+    fn prepared_by(&self, read: ReadFile) -> Prepared {
         let wish = self.wish.clone().into();
-        Prepared::new(&self.topology, &self.node, wish, &self.step, &|path| {
-            self.read(path)
-        })
+        Prepared::new(&self.topology, &self.node, wish, &self.step, read)
     }
 
     /// Each file that is opened while the task's variables are found, for the step and for the task.
@@ -146,41 +139,31 @@ impl Situation {
             opened.borrow_mut().push(path.to_string());
             self.read(path)
         };
-        let wish = self.wish.clone().into();
-        let prepared = Prepared::new(&self.topology, &self.node, wish, &self.step, &read);
+        let prepared = self.prepared_by(&read);
         let for_the_step = opened.take();
-        let evidence = Evidence {
-            present: &self.present,
-            read: &read,
-        };
-        environment(&prepared, &self.topology, &self.node, &self.task, evidence);
+        self.answers_by(&prepared, &read, |_| ());
         [for_the_step, opened.take()]
     }
 
     /// Name, change and reason of every variable.
     fn told(&self) -> Vec<(String, Change, String)> {
-        self.answers(|variables| {
-            let told = variables.iter().map(|variable| {
-                let (name, why) = (variable.name.to_string(), variable.why.to_string());
-                (name, variable.change.clone(), why)
-            });
-            told.collect()
-        })
+        let of = |of: &Variable| (of.name.to_string(), of.change.clone(), of.why.to_string());
+        self.answers(|variables| variables.iter().map(of).collect())
     }
 
     fn answers<T>(&self, of: impl FnOnce(&[Variable]) -> T) -> T {
-        let (prepared, read) = (self.prepared(), |path: &str| self.read(path));
-        let evidence = Evidence {
-            present: &self.present,
-            read: &read,
-        };
-        of(&environment(
-            &prepared,
-            &self.topology,
-            &self.node,
-            &self.task,
-            evidence,
-        ))
+        self.answers_by(&self.prepared(), &|path| self.read(path), of)
+    }
+
+    fn answers_by<T>(
+        &self,
+        prepared: &Prepared,
+        read: ReadFile,
+        of: impl FnOnce(&[Variable]) -> T,
+    ) -> T {
+        let (node, task, present) = (&self.node, &self.task, &self.present);
+        let evidence = Evidence { present, read };
+        of(&environment(prepared, &self.topology, node, task, evidence))
     }
 
     fn caveats(&self) -> Vec<String> {
@@ -189,11 +172,9 @@ impl Situation {
 
     /// `NAME=VALUE` for what is set, `NAME` for what is removed, without the marker.
     fn changes(&self) -> Vec<String> {
-        let told = self
-            .told()
-            .into_iter()
-            .filter(|(name, ..)| name != marker::NAME);
-        told.filter_map(|(name, change, _)| match change {
+        let told = self.told().into_iter();
+        let ours = told.filter(|(name, ..)| name != marker::NAME);
+        ours.filter_map(|(name, change, _)| match change {
             Change::Set(value) => Some(format!("{name}={value}")),
             Change::Remove => Some(name),
             Change::KeepUsers(_) | Change::Leave => None,
@@ -223,12 +204,28 @@ impl Situation {
         told.map(|told| told.2).unwrap_or_default()
     }
 
+    /// Checks a part of the reason.
+    #[track_caller]
+    fn says(&self, name: &str, part: &str) {
+        let why = self.why(name);
+        assert!(why.contains(part), "{why}");
+    }
+
+    #[track_caller]
+    fn ends(&self, name: &str, end: &str) {
+        let why = self.why(name);
+        assert!(why.ends_with(end), "{why}");
+    }
+
+    #[track_caller]
+    fn begins(&self, name: &str, start: &str) {
+        let why = self.why(name);
+        assert!(why.starts_with(start), "{why}");
+    }
+
     fn withdrawn(&self, names: &[&str]) -> Vec<String> {
         let withdrawn = withdrawal(names, &self.present);
-        withdrawn
-            .iter()
-            .map(|variable| variable.name.to_string())
-            .collect()
+        withdrawn.iter().map(|of| of.name.to_string()).collect()
     }
 
     /// The environment of this task, for a step in it.
@@ -256,8 +253,8 @@ impl Situation {
     /// `NAME=VALUE` of each variable.
     fn env(mut self, variables: &[&str]) -> Situation {
         let parts = variables.iter().map(|text| text.split_once('=').unwrap());
-        self.present
-            .extend(parts.map(|(name, value)| (name.to_string(), value.to_string())));
+        let parts = parts.map(|(name, value)| (name.to_string(), value.to_string()));
+        self.present.extend(parts);
         self
     }
 
@@ -266,12 +263,18 @@ impl Situation {
         self
     }
 
+    /// Two IP interfaces and the loopback.
+    fn routed(self) -> Situation {
+        let table = "Iface\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
+        let situation = self.file("/proc/net/route", table);
+        situation.file("/sys/class/net/lo/operstate", "unknown\n")
+    }
+
     /// `env=`, with blanks between the words.
     fn libraries(mut self, words: &str) -> Situation {
-        let named = words
-            .split(' ')
-            .map(|word| wanted::Libraries::named(word).expect("a library"));
-        self.wish.libraries = named.fold(wanted::Libraries::NONE, wanted::Libraries::with);
+        let named = |word| wanted::Libraries::named(word).expect("a library");
+        let (none, words) = (wanted::Libraries::NONE, words.split(' '));
+        self.wish.libraries = words.fold(none, |all, word| all.with(named(word)));
         self
     }
 
@@ -291,27 +294,27 @@ impl Situation {
         self
     }
 
-    fn amd(mut self) -> Situation {
-        self.topology
-            .gpus
-            .iter_mut()
-            .for_each(|gpu| gpu.vendor = GpuVendor::Amd);
+    fn amd(self) -> Situation {
+        self.gpus_are(GpuVendor::Amd)
+    }
+
+    fn gpus_are(mut self, vendor: GpuVendor) -> Situation {
+        let gpus = self.topology.gpus.iter_mut();
+        gpus.for_each(|gpu| gpu.vendor = vendor);
         self
     }
 
     fn nics_are(mut self, kind: NicKind) -> Situation {
-        self.topology
-            .nics
-            .iter_mut()
-            .for_each(|nic| nic.kind = kind);
+        let nics = self.topology.nics.iter_mut();
+        nics.for_each(|nic| nic.kind = kind);
         self
     }
 
     /// The ports that are not the task's have this state.
     fn other_ports_are(&mut self, state: PortState) {
-        [0, 2, 3]
-            .into_iter()
-            .for_each(|nic| self.port(nic).state = state);
+        for nic in [0, 2, 3] {
+            self.port(nic).state = state;
+        }
     }
 
     fn port(&mut self, nic: usize) -> &mut Port {
@@ -321,6 +324,21 @@ impl Situation {
 
 fn texts<T: ToString>(found: &[T]) -> Vec<String> {
     found.iter().map(ToString::to_string).collect()
+}
+
+/// A file with this text; with `…` at its end it is longer.
+pub(super) fn file_text(text: &str) -> FileText {
+    FileText {
+        text: text.to_string(),
+        is_cut: text.ends_with('…'),
+        ..FileText::default()
+    }
+}
+
+/// The cells of a row, which ` | ` separates.
+pub(super) fn cells<const N: usize>(row: &str) -> [&str; N] {
+    let cells: Vec<&str> = row.split(" | ").collect();
+    cells.try_into().expect("a cell for each column")
 }
 
 #[test]
@@ -342,11 +360,6 @@ fn no_configuration_file_is_opened_twice_for_a_step_nor_for_a_task() {
 const UCX: &str = "UCX_NET_DEVICES=mlx5_1:1";
 const NCCL: &str = "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1";
 const NVSHMEM: &str = "NVSHMEM_HCA_LIST=mlx5_0:1,mlx5_1:1,mlx5_2:1";
-
-#[test]
-fn a_gpu_task_gets_its_own_nic_for_ucx_and_the_nodes_lists_for_nccl_and_nvshmem() {
-    assert_eq!(here().changes(), [UCX, NCCL, NVSHMEM]);
-}
 
 #[test]
 fn no_variable_that_can_be_set_is_one_that_never_may() {

@@ -137,22 +137,3 @@ pub(super) fn explained(
         why_this(map, paths, answer, gpu, choices, parts.get(gpu.0))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::placement::{NicsEach, Policy};
-    use crate::policy::map;
-    use crate::policy::tests::{machine, names, wish};
-    use crate::topology::PortState;
-
-    #[test]
-    fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
-        let mut node = machine(&[0, 1, 0, 2], &[2, 1, 3, 1].map(|switch| (switch, 400)));
-        let one = wish(Policy::Closest, NicsEach::Number(1));
-        let first = |topology: &_| names(&map(topology, &one)).concat().join(" ");
-        assert_eq!(first(&node), "mlx5_1:1 mlx5_1:1 mlx5_3:1 mlx5_0:1");
-        node.nics[1].ports[0].state = PortState::Down;
-        // the third GPU lost its own, and the second gives way to it
-        assert_eq!(first(&node), "mlx5_1:1 mlx5_2:1 mlx5_1:1 mlx5_0:1");
-    }
-}

@@ -70,17 +70,13 @@ impl Ladder {
 mod tests {
     use super::*;
     use crate::bind::tests::{machine, set};
-    use crate::topology::NumaNode;
+    use crate::policy::tests::numa_node;
 
     /// Around these of four NUMA nodes of two CPUs, two on each socket, and one of memory alone.
     fn ladder(known: bool, nodes: &[u32]) -> Ladder {
         let mut topology = machine([2, 2, 2, 1], false, &[]);
-        topology.numa_nodes.push(NumaNode {
-            os_index: 4,
-            cpus: CpuSet::new(),
-            distances: vec![32, 32, 32, 32, 10],
-            package: None,
-        });
+        let memory = numa_node(4, 0..0, &[32, 32, 32, 32, 10]);
+        topology.numa_nodes.push(memory);
         for node in &mut topology.numa_nodes {
             node.distances.resize(5, 32);
             node.distances.truncate(if known { 5 } else { 0 });
@@ -101,12 +97,8 @@ mod tests {
         ];
         for (known, nodes, expected) in cases {
             let ladder = ladder(known, nodes);
-            let rungs: Vec<String> = ladder
-                .rungs()
-                .iter()
-                .map(|rung| rung.cpus.to_string())
-                .collect();
-            assert_eq!(rungs, expected, "{nodes:?}");
+            let rungs = ladder.rungs().iter().map(|rung| rung.cpus.to_string());
+            assert_eq!(Vec::from_iter(rungs), expected, "{nodes:?}");
         }
     }
 

@@ -235,12 +235,8 @@ mod tests {
         ] {
             let mut topology = machine(&[0], &[(0, 200)]);
             let (of_gpu, of_nic) = (topology.gpus[0].address, topology.nics[0].address.unwrap());
-            let all: Vec<_> = topology
-                .pci
-                .iter()
-                .map(|function| function.address)
-                .collect();
-            for address in all {
+            let functions: Vec<_> = topology.pci.iter().cloned().collect();
+            for address in functions.iter().map(|function| function.address) {
                 if !(gpu && address == of_gpu || nic && address == of_nic) {
                     function(&mut topology, address, |end| end.link = PcieLink::default());
                 }

@@ -76,12 +76,9 @@ mod tests {
     use crate::wish::Wish;
     use Strictness::*;
 
-    fn lacks(
-        excluded: &str,
-        strictness: Strictness,
-        (gpus, rails, cpus): (&[usize], &[usize], &str),
-        notes: Notes,
-    ) -> String {
+    type Task<'t> = (&'t [usize], &'t [usize], &'t str);
+
+    fn lacks(excluded: &str, of: Strictness, (gpus, rails, cpus): Task, notes: Notes) -> String {
         let topology = model("dgx-h100", &[]);
         let mut wish = Wish::default();
         wish.admin.selection.exclude = patterns(excluded);
@@ -95,70 +92,52 @@ mod tests {
             notes,
             ..TaskPlacement::default()
         };
-        shortfalls(&topology, &map(&topology, &wish), &task, true, strictness).join("; ")
+        shortfalls(&topology, &map(&topology, &wish), &task, true, of).join("; ")
     }
 
     #[test]
     fn each_word_wants_what_it_says_of_gpus_nics_and_cpus() {
         let near = "mlx5_0 mlx5_3 mlx5_4 mlx5_5";
-        let far_nic = "mlx5_11:1 is not on NUMA node 0";
+        let (own, far_nic) = ((&[0][..], &[0][..], "0-3"), (&[0][..], &[7][..], "0-3"));
         let (far, no_nic) = ((&[0][..], &[7][..], "56-60"), (&[0][..], &[][..], "0-3"));
         let nothing = (&[][..], &[0, 7][..], "0-3,56");
+        let far_cpu = (&[0][..], &[0][..], "0-3,56");
+        let far_gpu = (&[0, 4][..], &[0, 4][..], "0-3");
         for (excluded, strictness, task, said) in [
             ("", BestEffort, far, ""),
             ("", Strict, far, ""),
             ("", BestEffort, no_nic, "no NIC of this node "),
             ("", Strict, no_nic, "no NIC of this node "),
-            ("", Restricted, (&[0], &[0], "0-3"), ""),
-            ("", Restricted, (&[0], &[7], "0-3"), far_nic),
-            (
-                "",
-                Restricted,
-                (&[0], &[0], "0-3,56"),
-                "its CPUs 0-3,56 are not all",
-            ),
+            ("", Restricted, own, ""),
+            ("", Restricted, far_nic, "mlx5_11:1 is not on NUMA node 0"),
+            ("", Restricted, far_cpu, "its CPUs 0-3,56 are not all"),
             // GPUs of two nodes may have both
             ("", Restricted, (&[0, 4], &[0, 4], "0-3,56"), ""),
             ("", SingleNumaNode, (&[0, 1], &[0, 1], "0-3"), ""),
-            (
-                "",
-                SingleNumaNode,
-                (&[0, 4], &[0, 4], "0-3"),
-                "its GPUs are on NUMA ",
-            ),
+            ("", SingleNumaNode, far_gpu, "its GPUs are on NUMA "),
             // a task without GPUs is asked for nothing
             ("", BestEffort, nothing, ""),
             ("", Restricted, nothing, ""),
             ("", SingleNumaNode, nothing, ""),
             // a far NIC is the node's best where the admin excludes the near ones, and still not on
             // one NUMA node
-            (near, Restricted, (&[0], &[0], "0-3"), ""),
-            (
-                near,
-                SingleNumaNode,
-                (&[0], &[0], "0-3"),
-                "mlx5_6:1 is not on NUMA node",
-            ),
+            (near, Restricted, own, ""),
+            (near, SingleNumaNode, own, "mlx5_6:1 is not on NUMA node"),
         ] {
             let found = lacks(excluded, strictness, task, Notes::default());
             assert!(found.starts_with(said), "{found}");
-            assert_eq!(
-                found.is_empty(),
-                said.is_empty(),
-                "{strictness:?} {task:?}: {found}"
-            );
+            let (is_told, case) = (!found.is_empty(), (strictness, task));
+            assert_eq!(is_told, !said.is_empty(), "{case:?}: {found}");
             assert!(!found.contains("; "), "{found}");
         }
     }
 
     #[test]
     fn cpus_out_of_reach_are_told_once_with_their_reason() {
-        for (missed, said) in [
-            (None, "too few CPUs there"),
-            (Some("no CPU there"), "no CPU there"),
-        ] {
+        let (few, none) = ("too few CPUs there", "no CPU there");
+        for (missed, said) in [(None, few), (Some(none), none)] {
             let notes = Notes {
-                far: Some("too few CPUs there".to_string()),
+                far: Some(few.to_string()),
                 missed: missed.into_iter().map(str::to_string).collect(),
                 ..Notes::default()
             };

@@ -9,11 +9,7 @@ const WITH_INTERFACES: &str = "UCX_NET_DEVICES=mlx5_1:1,eth0,ib0,lo";
 
 /// A task with one of three good NICs, on a node with two IP interfaces.
 fn routed(variables: &[&str]) -> Situation {
-    let table =
-        "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
-    let situation = here().env(variables).libraries("ucx");
-    let situation = situation.file("/proc/net/route", table);
-    situation.file("/sys/class/net/lo/operstate", "unknown\n")
+    here().env(variables).libraries("ucx").routed()
 }
 
 #[test]
@@ -51,7 +47,7 @@ fn a_list_of_nics_alone_leaves_connections_to_ucx_which_has_no_other_way() {
 }
 
 #[test]
-fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
+fn where_the_list_is_not_ours_nothing_is_said_of_connections_and_libfabrics_auto_is_no_list() {
     let mut own_file = routed(&["HOME=/home/me"]);
     own_file = own_file.file("/home/me/ucx.conf", "UCX_NET_DEVICES=mlx5_0:1\n");
     for situation in [
@@ -64,11 +60,16 @@ fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
     ] {
         assert_eq!(situation.changes(), [""; 0], "{:?}", situation.present);
     }
-    let admins = routed(&[])
-        .libraries("ucx site")
-        .set("UCX_NET_DEVICES={nics}");
+    let admins = routed(&[]).libraries("ucx site");
+    let admins = admins.set("UCX_NET_DEVICES={nics}");
     assert_eq!(admins.changes(), [UCX]);
     assert_eq!(admins.why(PRIORITY), "");
+    let chosen = routed(&["FI_UCX_DEVICES=mlx5_0:1"]);
+    chosen.begins(LIST, "the user's `FI_UCX_DEVICES`");
+    for automatic in ["FI_UCX_DEVICES=auto", "FI_UCX_DEVICES=auto:2"] {
+        let changes = routed(&[automatic]).changes();
+        assert_eq!(changes, [WITH_INTERFACES, WITHOUT_RDMACM], "{automatic}");
+    }
 }
 
 #[test]
@@ -86,53 +87,31 @@ fn the_users_own_choice_of_connections_stays_in_the_environment_and_in_files() {
     const OF_ADDRESS: &str = "UCX_CM_USE_ALL_DEVICES=n";
     let etc = |text: &str| routed(&[]).file("/etc/ucx/ucx.conf", text);
     let own = |text: &str| routed(&["UCX_CONFIG_DIR=/my"]).file("/my/ucx.conf", text);
-    for both in [
-        "UCX_SOCKADDR_TLS_PRIORITY=rdmacm,tcp",
-        "UCX_SOCKADDR_TLS_PRIORITY=tcp",
-    ] {
+    for word in ["rdmacm,tcp", "tcp"] {
+        let both = &format!("{PRIORITY}={word}");
         for situation in [routed(&[both]), etc(both), own(both)] {
             assert_eq!(situation.changes(), [WITH_INTERFACES], "{both}");
         }
         assert_eq!(etc(both).why(PRIORITY), "`/etc/ucx/ucx.conf` sets it");
     }
     // no list may leave NICs out where connections are made by RDMA alone
+    let of_address = "`UCX_CM_USE_ALL_DEVICES` gives messages the NIC";
     for (text, reason) in [
         (BY_RDMA, "`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: "),
-        (
-            OF_ADDRESS,
-            "`UCX_CM_USE_ALL_DEVICES` gives messages the NIC",
-        ),
+        (OF_ADDRESS, of_address),
     ] {
         for mut situation in [routed(&[text]), etc(text), own(text)] {
-            assert_eq!(
-                situation.changes(),
-                [""; 0],
-                "{text}: {:?}",
-                situation.files
-            );
-            assert!(situation.why(LIST).starts_with(reason));
+            assert_eq!(situation.changes(), [""; 0], "{text}");
+            situation.begins(LIST, reason);
             // the node has no other NIC
             situation.other_ports_are(PortState::Down);
             assert_eq!(situation.changes(), [WITH_INTERFACES]);
         }
     }
     // UCX prefers the environment
-    let in_environment = [
-        "UCX_SOCKADDR_TLS_PRIORITY=tcp,rdmacm",
-        "UCX_CM_USE_ALL_DEVICES=y",
-    ];
-    let over_file = etc(&format!("{BY_RDMA}\n{OF_ADDRESS}\n")).env(&in_environment);
+    let of_file = etc(&format!("{BY_RDMA}\n{OF_ADDRESS}\n")).env(&["UCX_CM_USE_ALL_DEVICES=y"]);
+    let over_file = of_file.env(&["UCX_SOCKADDR_TLS_PRIORITY=tcp,rdmacm"]);
     assert_eq!(over_file.changes(), [WITH_INTERFACES]);
-}
-
-#[test]
-fn libfabrics_own_word_for_the_device_is_the_users() {
-    let chosen = routed(&["FI_UCX_DEVICES=mlx5_0:1"]);
-    assert!(chosen.why(LIST).starts_with("the user's `FI_UCX_DEVICES`"));
-    for automatic in ["FI_UCX_DEVICES=auto", "FI_UCX_DEVICES=auto:2"] {
-        let changes = routed(&[automatic]).changes();
-        assert_eq!(changes, [WITH_INTERFACES, WITHOUT_RDMACM], "{automatic}");
-    }
 }
 
 #[test]

@@ -74,11 +74,7 @@ fn nccls_list_leaves_out_a_card_as_a_whole_or_not_at_all() {
 #[test]
 fn nccls_list_has_a_slower_kind_of_nic_which_other_nodes_have_too() {
     let mut topology = slowed("dgx-h100", &["mlx5_0"]).topology;
-    let slow = topology
-        .nics
-        .iter()
-        .find(|nic| nic.name == "mlx5_0")
-        .unwrap();
+    let slow = topology.nic(topology.nic_index("mlx5_0").unwrap());
     let mut function = topology.pci.get(slow.address.unwrap()).unwrap().clone();
     function.device = Some(0x101b);
     topology.pci.insert(function);

@@ -2,16 +2,13 @@
 //! every word.
 
 use super::*;
+use crate::placement::RailUse;
 use nic_placement_node::platform;
 
 const WORDS: &str = "default libfabric mooncake mori oneccl rocshmem deepep openmpi mpich uccl \
                      cray-mpich nvshmem ucx-gda";
 /// Words by which a library takes the NIC nearest to the GPU itself.
-const BY_GPU: [&str; 3] = [
-    "MPICH_OFI_NIC_POLICY",
-    "OMPI_MCA_opal_common_ofi_accelerator_rank",
-    "CCL_MNIC",
-];
+const BY_GPU: &str = "MPICH_OFI_NIC_POLICY OMPI_MCA_opal_common_ofi_accelerator_rank CCL_MNIC";
 
 /// Does a list of ours name this NIC, if it works?  A libfabric of verbs goes by the beginning of a name.
 fn names(variable: &str, list: &str, nic: &Nic) -> bool {
@@ -27,32 +24,22 @@ fn names(variable: &str, list: &str, nic: &Nic) -> bool {
 
 /// The variables that lead the task's GPU to a NIC that is left out.
 fn leading_astray(situation: &Situation) -> Vec<String> {
-    let Situation {
-        topology,
-        node,
-        task,
-        ..
-    } = situation;
+    let (topology, node) = (&situation.topology, &situation.node);
     let left_out = |nic: &Nic| {
         let index = topology.nic_index(&nic.name).unwrap();
         !node.left_to_libfabric.contains(&index) && node.rails.iter().all(|rail| rail.nic != index)
     };
-    let own = topology.gpu(task.gpus[0]).address;
+    let own = topology.gpu(situation.task.gpus[0]).address;
     let path = |nic: &Nic| nic.address.map(|address| topology.path_type(own, address));
-    let others = || {
-        topology
-            .nics
-            .iter()
-            .filter(|nic| nic.kind != NicKind::Verbs)
-    };
+    let nics = || topology.nics.iter();
+    let others = || nics().filter(|nic| nic.kind != NicKind::Verbs);
     let nearest = others().filter_map(path).min();
+    let is_by_gpu = |name: &str| BY_GPU.split(' ').any(|of| of == name);
     let is_astray = |change: &String| {
-        let Some((name, value)) = change.split_once('=') else {
-            return false;
-        };
-        let mut nics = topology.nics.iter();
-        LISTS.contains(&name) && nics.any(|nic| names(name, value, nic) && left_out(nic))
-            || BY_GPU.contains(&name) && others().any(|nic| path(nic) == nearest && left_out(nic))
+        // a name alone is removed
+        let (name, value) = change.split_once('=').unwrap_or_default();
+        LISTS.contains(&name) && nics().any(|nic| names(name, value, nic) && left_out(nic))
+            || is_by_gpu(name) && others().any(|nic| path(nic) == nearest && left_out(nic))
     };
     situation.changes().into_iter().filter(is_astray).collect()
 }
@@ -72,11 +59,8 @@ fn no_value_leads_to_a_nic_that_the_admin_leaves_out_or_that_is_no_rail() {
                     let rails: Vec<usize> = choices.map(|choice| choice.rail.0).collect();
                     situation = situation.task(&[gpu], &rails);
                     tried += 1;
-                    let wrong = leading_astray(&situation);
-                    assert_eq!(
-                        wrong, [""; 0],
-                        "{name} without {left_out:?}, {word}, GPU {gpu}"
-                    );
+                    let case = format!("{name} without {left_out:?}, {word}, GPU {gpu}");
+                    assert_eq!(leading_astray(&situation), [""; 0], "{case}");
                 }
             }
         }
@@ -93,14 +77,12 @@ fn the_ports_of_a_list_stand_in_the_order_of_the_gpus_that_they_serve() {
         let list = situation.value("NCCL_IB_HCA");
         with_list += usize::from(!list.is_empty());
         let entries: Vec<&str> = list.trim_start_matches('=').split(',').collect();
-        let place = |rail: &Rail| entries.iter().position(|entry| *entry == rail.to_string());
-        let first = situation.node.gpus.iter().filter_map(|gpu| {
-            let rails = gpu
-                .choices
-                .iter()
-                .map(|choice| situation.node.rail(choice.rail));
-            rails.filter_map(place).min()
-        });
+        let place = |choice: &RailUse| {
+            let rail = situation.node.rail(choice.rail).to_string();
+            entries.iter().position(|entry| *entry == rail)
+        };
+        let gpus = situation.node.gpus.iter();
+        let first = gpus.filter_map(|gpu| gpu.choices.iter().filter_map(place).min());
         assert!(first.is_sorted(), "{name}: {list}");
     }
     assert!(with_list > 8, "{with_list}");
@@ -118,10 +100,9 @@ fn mpich_goes_by_the_gpu_unless_a_nic_as_near_is_left_out() {
         // MPICH asks CUDA alone
         ("mi300x-8", &[], 0, false),
     ] {
-        let situation = model(name, exclude, gpu)
-            .task(&[gpu], &[])
-            .libraries("mpich");
-        let is = situation.sets("MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY");
+        let situation = model(name, exclude, gpu).task(&[gpu], &[]);
+        let mpich = situation.libraries("mpich");
+        let is = mpich.sets("MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY");
         assert_eq!(is, is_set, "{name} {exclude:?} {gpu}");
     }
 }
@@ -130,15 +111,9 @@ fn mpich_goes_by_the_gpu_unless_a_nic_as_near_is_left_out() {
 fn a_slingshot_nic_that_is_left_out_or_down_gives_its_gpus_to_the_next_one() {
     let frontier = |exclude: &[&str], state: PortState| {
         let mut topology = platform::model("frontier").unwrap();
-        let at = topology
-            .nics
-            .iter()
-            .position(|nic| nic.name == "cxi0")
-            .unwrap();
-        topology.nics[at]
-            .ports
-            .iter_mut()
-            .for_each(|port| port.state = state);
+        let at = topology.nic_index("cxi0").unwrap().0;
+        let ports = topology.nics[at].ports.iter_mut();
+        ports.for_each(|port| port.state = state);
         let near = |gpu: &Gpu| {
             let nic = topology.nics[at].address.unwrap();
             topology.path_type(gpu.address, nic) < PathType::Node
@@ -146,10 +121,8 @@ fn a_slingshot_nic_that_is_left_out_or_down_gives_its_gpus_to_the_next_one() {
         let gpu = topology.gpus.iter().position(near).unwrap();
         let situation = mapped(topology, exclude, gpu).task(&[gpu], &[]);
         let aware = situation.env(&["MPICH_GPU_SUPPORT_ENABLED=1"]);
-        let device = aware
-            .clone()
-            .libraries("libfabric")
-            .value("FI_CXI_DEVICE_NAME");
+        let asked = aware.clone().libraries("libfabric");
+        let device = asked.value("FI_CXI_DEVICE_NAME");
         (device, aware.value("MPICH_OFI_NIC_POLICY"))
     };
     let (own, policy) = frontier(&[], PortState::Active);
@@ -194,9 +167,8 @@ fn mscclpp_gets_a_list_where_the_entry_of_a_tasks_number_is_the_nic_of_its_gpu()
         // every later GPU would take another one's
         (3, all, &["mlx5_0"], ""),
     ] {
-        let mut situation = model("dgx-h100", exclude, 0)
-            .libraries("mscclpp")
-            .task(seen, &[]);
+        let situation = model("dgx-h100", exclude, 0).libraries("mscclpp");
+        let mut situation = situation.task(seen, &[]);
         situation.task.local_id = number;
         let list = situation.value("MSCCLPP_HCA_DEVICES");
         let entry = list.split(',').nth(number as usize).unwrap_or_default();

@@ -1,7 +1,6 @@
 //! Slingshot and EFA: what Cray MPICH, Open MPI, oneCCL and libfabric's providers are told.
 
 use super::*;
-use crate::topology::{NumaNode, PciAddress, PciFunction, PciParent};
 
 /// GPU 0 of Frontier's kind of node: `nics` Slingshot NICs, each beside two AMD GPUs.
 fn slingshot(nics: usize) -> Situation {
@@ -23,9 +22,8 @@ fn slingshot(nics: usize) -> Situation {
             ports: vec![port],
             ..Nic::new(format!("cxi{index}").parse().unwrap(), NicKind::Slingshot)
         });
-        topology
-            .gpus
-            .extend(gpus.map(|gpu| Gpu::new(gpu, GpuVendor::Amd)));
+        let gpus = gpus.map(|gpu| Gpu::new(gpu, GpuVendor::Amd));
+        topology.gpus.extend(gpus);
     }
     let placement = NodePlacement {
         left_to_libfabric: topology.numbered_nics().map(|(nic, _)| nic).collect(),
@@ -74,9 +72,8 @@ fn libfabric_gets_a_device_only_where_that_is_asked_for_and_never_beside_the_pol
     let asked = slingshot(4).libraries("libfabric");
     for gpu in 0..8 {
         assert_eq!(of(&slingshot(4).env(&[GPU_AWARE]), &[gpu]), "");
-        let aware = slingshot(4)
-            .env(&[GPU_AWARE])
-            .libraries("default libfabric");
+        let aware = slingshot(4).libraries("default libfabric");
+        let aware = aware.env(&[GPU_AWARE]);
         assert_eq!(of(&aware, &[gpu]), format!("cxi{}", gpu / 2));
         assert_eq!(aware.value("MPICH_OFI_NIC_POLICY"), "");
         let chosen = asked.clone().env(&["MPICH_OFI_NIC_POLICY=NUMA"]);
@@ -119,18 +116,11 @@ fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
         let expected = expected.map(|name| format!("{DEVICE}={name}"));
         assert_eq!(changes, Vec::from_iter(expected), "{fourth} {gpus:?}");
     }
-    assert!(
-        of("mlx5_3", &[0, 1])
-            .why(DEVICE)
-            .starts_with("it takes one name")
-    );
+    of("mlx5_3", &[0, 1]).begins(DEVICE, "it takes one name");
     // some of the NICs have an IP address
     let mut addressed = here().libraries("libfabric");
-    addressed
-        .port(0)
-        .networks
-        .push("10.1.0.0/16".parse().unwrap());
-    assert!(addressed.why(DEVICE).contains("has no IP address"));
+    addressed.port(0).networks = vec!["10.1.0.0/16".parse().unwrap()];
+    addressed.says(DEVICE, "has no IP address");
     assert_eq!(addressed.gpus(&[0]).value(DEVICE), "mlx5_0");
     // the user's interface may have none of them
     let chosen = of("mlx5_3", &[1]).env(&["FI_VERBS_IFACE=ib0"]);
@@ -163,15 +153,8 @@ fn open_mpi_goes_by_the_gpu_where_libfabric_has_the_nics() {
 /// oneCCL with these CPUs of four nodes of eight.
 fn oneccl(cpus: &str, variables: &[&str]) -> Situation {
     let mut situation = slingshot(4).libraries("oneccl").env(variables);
-    for os_index in 0..4 {
-        let own = format!("{}-{}", os_index * 8, os_index * 8 + 7);
-        situation.topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus: CpuSet::from_list(&own).unwrap(),
-            distances: Vec::new(),
-            package: None,
-        });
-    }
+    let nodes = crate::bind::tests::machine([1, 4, 8, 1], false, &[]).numa_nodes;
+    situation.topology.numa_nodes = nodes;
     situation.task.cpus = CpuSet::from_list(cpus).unwrap();
     situation
 }
@@ -183,28 +166,11 @@ fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
     // no NIC is local to two nodes, and oneCCL would fail, as where none of these is local
     assert_eq!(oneccl("4-11", &[]).value(LOCAL), "");
     assert_eq!(oneccl("8-11", &["CCL_MNIC_NAME=cxi3"]).value(LOCAL), "");
-    let with = [
-        "cxi",
-        "verbs;ofi_rxm",
-        "tcp,psm3",
-        "^tcp",
-        "VERBS",
-        "Psm3;ofi_rxd",
-        "^tcp,^verbs",
-    ];
-    let without = [
-        "tcp",
-        "tcp;ofi_rxm",
-        "mlx",
-        "ofi_rxm;verbs",
-        " verbs",
-        "tcp, cxi",
-        "verb",
-        "",
-    ];
-    let all_but = ["^cxi,verbs,psm3,psm2,OPX,efa"];
-    for (providers, is_set) in [(&with[..], true), (&without, false), (&all_but, false)] {
-        for provider in providers {
+    let with = "cxi|verbs;ofi_rxm|tcp,psm3|^tcp|VERBS|Psm3;ofi_rxd|^tcp,^verbs";
+    let without = "tcp|tcp;ofi_rxm|mlx|ofi_rxm;verbs| verbs|tcp, cxi|verb||\
+                   ^cxi,verbs,psm3,psm2,OPX,efa";
+    for (providers, is_set) in [(with, true), (without, false)] {
+        for provider in providers.split('|') {
             let situation = oneccl("8-11", &[&format!("FI_PROVIDER={provider}")]);
             assert_eq!(situation.sets(LOCAL), is_set, "`{provider}`");
         }
@@ -223,10 +189,7 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
         assert_eq!(found, vec![list.to_string(); 4].join(","));
     }
     let off = oneccl("8-11", &[OF_FOUR, "CCL_WORKER_OFFLOAD=0"]);
-    assert_eq!(
-        (off.value(WORKERS), off.why(WORKERS)),
-        (String::new(), String::new())
-    );
+    assert_eq!([off.value(WORKERS), off.why(WORKERS)], ["", ""]);
     for (cpus, present) in [
         ("8-11", &[][..]),
         ("8-11", &[OF_FOUR, "CCL_PROCESS_LAUNCHER=torchrun"]),
@@ -238,9 +201,7 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
     ] {
         let situation = oneccl(cpus, present);
         assert_eq!(situation.value(WORKERS), "", "{cpus} {present:?}");
-        let why = situation.why(WORKERS);
-        let is_right = why.contains("`CCL_WORKER_OFFLOAD=0`");
-        assert!(is_right, "{cpus} {present:?}: {why}");
+        situation.says(WORKERS, "`CCL_WORKER_OFFLOAD=0`");
     }
 }
 
@@ -254,8 +215,8 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
     for words in ["default", "default libfabric mooncake nvshmem-pe"] {
         let situation = efa.clone().libraries(words);
         assert_eq!(situation.changes(), [OPEN_MPI], "with {words:?}");
-        assert!(situation.why("FI_EFA_IFACE").contains("groups the devices"));
-        assert!(situation.why("NCCL_IB_HCA").contains("through libfabric"));
+        situation.says("FI_EFA_IFACE", "groups the devices");
+        situation.says("NCCL_IB_HCA", "through libfabric");
     }
     // no marker claims what is never ours
     let marked = "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1";
@@ -266,11 +227,7 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
 #[test]
 fn mpich_goes_by_the_gpu_only_where_that_is_asked_for_and_its_gpus_share_a_nic() {
     const AFFINITY: &str = "MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY";
-    let mut cuda = slingshot(4);
-    cuda.topology
-        .gpus
-        .iter_mut()
-        .for_each(|gpu| gpu.vendor = GpuVendor::Nvidia);
+    let cuda = slingshot(4).gpus_are(GpuVendor::Nvidia);
     assert_eq!(cuda.value(AFFINITY), "", "not asked for");
     let asked = cuda.libraries("mpich");
     assert_eq!(asked.changes(), [format!("{AFFINITY}=1")]);

@@ -19,43 +19,32 @@ fn names_that_are_equal_in_all_tasks_of_a_node_are_known_of_each_library() {
 
 #[test]
 fn a_list_is_somebody_elses_by_the_environment_a_file_or_the_admins_template() {
+    const HCA: &str = "NCCL_IB_HCA";
     let list = |change, of_file: Option<&str>| {
         let variable = Variable {
-            name: "NCCL_IB_HCA".into(),
+            name: HCA.into(),
             change,
             of_file: of_file.map(String::from),
             why: "".into(),
         };
         vec![variable]
     };
-    let (ours, kept) = (
-        || Change::Set("mlx5_0".into()),
-        |list: &str| Change::KeepUsers(list.into()),
-    );
+    let ours = || Change::Set("mlx5_0".into());
+    let kept = |list: &str| Change::KeepUsers(list.into());
     for (variables, present, is_admins, expected) in [
         (vec![], &[][..], false, false),
-        (vec![], &[("NCCL_IB_HCA", "mlx5_0")], false, true),
+        (vec![], &[(HCA, "mlx5_0")], false, true),
         // it lists nothing, and another variable lists no NICs
-        (vec![], &[("NCCL_IB_HCA", "")], false, false),
+        (vec![], &[(HCA, "")], false, false),
         (vec![], &[("NCCL_DEBUG", "INFO")], false, false),
-        (
-            list(kept("mlx5_1"), None),
-            &[("NCCL_IB_HCA", "mlx5_1")],
-            false,
-            true,
-        ),
-        (list(kept(""), None), &[("NCCL_IB_HCA", "")], false, false),
+        (list(kept("mlx5_1"), None), &[(HCA, "mlx5_1")], false, true),
+        (list(kept(""), None), &[(HCA, "")], false, false),
         (list(ours(), Some("mlx5_1")), &[], false, true),
         (list(ours(), Some("")), &[], true, false),
         (list(ours(), None), &[], false, false),
         (list(ours(), None), &[], true, true),
         // a nested step's own value goes
-        (
-            list(Change::Remove, None),
-            &[("NCCL_IB_HCA", "mlx5_0")],
-            true,
-            false,
-        ),
+        (list(Change::Remove, None), &[(HCA, "mlx5_0")], true, false),
     ] {
         let of = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let environment = present.iter().map(of).collect();
@@ -72,8 +61,6 @@ fn an_earlier_steps_line_tells_what_it_set_and_a_forged_name_is_not_ours() {
     let parsed = Marker::parse(&line, |name| name != "LD_PRELOAD");
     let set = [("UCX_NET_DEVICES".to_string(), "a b%20c".to_string())];
     assert_eq!(parsed.set(), set);
-    assert_eq!(
-        Marker::parse("mine set:UCX_NET_DEVICES=x", |_| true).set(),
-        []
-    );
+    let mine = Marker::parse("mine set:UCX_NET_DEVICES=x", |_| true);
+    assert_eq!(mine.set(), []);
 }

@@ -8,15 +8,10 @@ const LIST: &str = "NVSHMEM_HCA_LIST";
 fn nvshmems_list_gives_way_to_a_mapping_of_the_users_and_to_a_prefix_that_leaves_nothing() {
     let mapped = here().env(&["NVSHMEM_HCA_PE_MAPPING=mlx5_0:1:1"]);
     assert_eq!(mapped.changes(), [UCX, NCCL]);
-    for (prefix, of_node, own) in [
-        ("mlx5", true, true),
-        ("lx5_2", true, false),
-        ("ibp", false, false),
-        ("^smi", true, true),
-        ("^_3", true, true),
-        ("^mlx5", false, false),
-        ("", true, true),
-    ] {
+    let all = ["mlx5", "^smi", "^_3", ""].map(|prefix| (prefix, true, true));
+    let none = ["ibp", "^mlx5"].map(|prefix| (prefix, false, false));
+    let rows = all.into_iter().chain(none).chain([("lx5_2", true, false)]);
+    for (prefix, of_node, own) in rows {
         let situation = here().env(&[&format!("NVSHMEM_HCA_PREFIX={prefix}")]);
         assert_eq!(situation.sets(LIST), of_node, "`{prefix}`");
         let found = situation.libraries("nvshmem-pe").sets(LIST);
@@ -95,23 +90,12 @@ fn deepep_ends_in_an_assertion_where_rails_are_isolated_and_that_is_told() {
 
 #[test]
 fn a_value_of_nvshmems_file_stays() {
-    for (file, text, why) in [
-        (
-            "/etc/nvshmem.conf",
-            "NVSHMEM_HCA_LIST=mlx5_0:1\n",
-            "sets it",
-        ),
-        (
-            "/home/me/.nvshmem.conf",
-            "# x\n NVSHMEM_HCA_LIST = mlx5_0:1",
-            "sets it",
-        ),
-        (
-            "/my.conf",
-            "NVSHMEM_HCA_PE_MAPPING=mlx5_0:1:2",
-            "sets `NVSHMEM_HCA_PE_MAPPING`",
-        ),
+    for row in [
+        "/etc/nvshmem.conf | NVSHMEM_HCA_LIST=mlx5_0:1\n | sets it",
+        "/home/me/.nvshmem.conf | # x\n NVSHMEM_HCA_LIST = mlx5_0:1 | sets it",
+        "/my.conf | NVSHMEM_HCA_PE_MAPPING=mlx5_0:1:2 | sets `NVSHMEM_HCA_PE_MAPPING`",
     ] {
+        let [file, text, why] = cells(row);
         for word in ["nvshmem", "nvshmem-pe"] {
             let situation = here().libraries(word);
             let situation = situation.env(&["HOME=/home/me", "NVSHMEM_CONF_FILE=/my.conf"]);

@@ -7,10 +7,8 @@ fn values(threads: Option<usize>, present: &[&str]) -> Vec<String> {
         "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores";
     let mut situation = here().env(&[outer]).env(present);
     situation.task.threads = threads;
-    let ours = situation
-        .told()
-        .into_iter()
-        .filter(|(name, ..)| name.starts_with("OMP_"));
+    let told = situation.told().into_iter();
+    let ours = told.filter(|(name, ..)| name.starts_with("OMP_"));
     ours.map(|(name, change, _)| match change {
         Change::Set(value) => format!("{name}={value}"),
         Change::KeepUsers(value) => format!("{name}: {value} stays"),
@@ -22,11 +20,8 @@ fn values(threads: Option<usize>, present: &[&str]) -> Vec<String> {
 
 #[test]
 fn threads_and_places_are_set_where_asked_for_and_a_users_own_places_stay() {
-    let all = [
-        "OMP_NUM_THREADS=14",
-        "OMP_PLACES=cores",
-        "OMP_PROC_BIND=false",
-    ];
+    let threads = "OMP_NUM_THREADS=14";
+    let all = [threads, "OMP_PLACES=cores", "OMP_PROC_BIND=false"];
     let left = [all[0], "OMP_PLACES is left", "OMP_PROC_BIND is left"];
     let kept = [all[0], "OMP_PLACES: threads stays", "OMP_PROC_BIND is left"];
     for (threads, present, expected) in [

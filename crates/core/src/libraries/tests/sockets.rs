@@ -45,15 +45,12 @@ const ETH1: [&str; 4] = [
     "GLOO_SOCKET_IFNAME=eth1",
     "TP_SOCKET_IFNAME=eth1",
 ];
+const WITHOUT_NVSHMEM: [&str; 3] = [ETH1[0], ETH1[2], ETH1[3]];
 
 #[test]
 fn each_library_gets_slurms_interface_as_it_writes_a_whole_name() {
     assert_eq!(usual().changes(), ETH1);
-    assert!(
-        usual()
-            .why("TP_SOCKET_IFNAME")
-            .contains("this node reaches srun")
-    );
+    usual().says("TP_SOCKET_IFNAME", "this node reaches srun");
     let by_default = usual().libraries("default").changes();
     assert!(!by_default.concat().contains("IFNAME"), "{by_default:?}");
     let mut named = usual().libraries("none");
@@ -61,14 +58,14 @@ fn each_library_gets_slurms_interface_as_it_writes_a_whole_name() {
     assert_eq!(named.changes(), ETH1[2..3]);
     let users = usual().env(&["GLOO_SOCKET_IFNAME=ib0", "NCCL_SOCKET_IFNAME=ib"]);
     assert_eq!(users.changes(), [ETH1[1], ETH1[3]], "the user's own stay");
-    let without_nvshmem = [ETH1[0], ETH1[2], ETH1[3]];
-    assert_eq!(usual().amd().changes(), without_nvshmem, "it is NVIDIA's");
+    assert_eq!(usual().amd().changes(), WITHOUT_NVSHMEM, "it is NVIDIA's");
 }
 
 #[test]
 fn the_interface_is_that_of_the_nearest_route_to_srun_and_else_of_the_default_route() {
     let both = &[CAMPUS, SLURMS][..];
     let nearer = &[CAMPUS, SLURMS, "10.1.2.0/24 via 10.3.0.1 dev eth2"];
+    let two_defaults = &["0.0.0.0/0 via 10.9.0.1 dev wwan0 metric 700", CAMPUS];
     for (routes, srun, expected) in [
         (both, None, "eth0"),
         (both, Some("172.16.0.9"), "eth0"),
@@ -81,11 +78,7 @@ fn the_interface_is_that_of_the_nearest_route_to_srun_and_else_of_the_default_ro
         (nearer, Some("10.1.2.7"), "eth2"),
         (nearer, Some("10.1.3.7"), "eth1"),
         // the least metric
-        (
-            &["0.0.0.0/0 via 10.9.0.1 dev wwan0 metric 700", CAMPUS],
-            None,
-            "eth0",
-        ),
+        (two_defaults, None, "eth0"),
         (&[SLURMS], None, ""),
     ] {
         let situation = routed(routes, srun);
@@ -94,14 +87,10 @@ fn the_interface_is_that_of_the_nearest_route_to_srun_and_else_of_the_default_ro
         let found = why.contains("this node's default route");
         assert_eq!(found, expected == "eth0", "{why}");
     }
-    assert!(
-        routed(&[SLURMS], None)
-            .why(GLOO)
-            .starts_with("no IPv4 route of")
-    );
+    routed(&[SLURMS], None).begins(GLOO, "no IPv4 route of");
     let mut planned = routed(&[], None);
     planned.topology.provenance = Provenance::File("node.json".to_string());
-    assert!(planned.why(GLOO).contains("known on the node alone"));
+    planned.says(GLOO, "known on the node alone");
 }
 
 #[test]
@@ -129,22 +118,20 @@ fn no_interface_of_containers_storage_or_one_that_is_down_is_named() {
     for (interface, expected) in [("ib3", "eth1"), ("ib3.8001", "eth1"), ("ib30", "ib30")] {
         let mut storage = with(&format!("10.1.0.0/24 dev {interface}"));
         storage.topology.nics[3].netdevs = vec!["ib3".to_string()];
-        for (role, expected) in [
-            (None, interface),
-            (Some(NicRole::Storage), expected),
-            // Slurm's own
-            (Some(NicRole::Management), interface),
-        ] {
+        // the NIC of management has Slurm's own
+        let roles = [None, Some(NicRole::Storage), Some(NicRole::Management)];
+        for (role, expected) in roles.into_iter().zip([interface, expected, interface]) {
             storage.topology.nics[3].role = role;
             assert_eq!(storage.value(GLOO), expected, "{role:?}");
         }
     }
     let cut = usual().file("/proc/net/route", "Iface\n…");
-    assert!(cut.why(GLOO).contains("routes are not known"));
+    cut.says(GLOO, "routes are not known");
 }
 
 #[test]
 fn nccl_keeps_all_interfaces_where_its_data_go_by_them() {
+    let of_nvshmem = "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY=AF_INET6";
     for (variable, others) in [
         ("NCCL_IB_DISABLE=1", &ETH1[1..]),
         ("NCCL_NET=socket", &ETH1[1..]),
@@ -153,27 +140,19 @@ fn nccl_keeps_all_interfaces_where_its_data_go_by_them() {
         ("NCCL_IB_DISABLE=0", &ETH1),
         ("NCCL_NET=IB", &ETH1),
         ("NCCL_SOCKET_FAMILY=AF_INET", &ETH1),
-        (
-            "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY=AF_INET6",
-            &[ETH1[0], ETH1[2], ETH1[3]],
-        ),
+        (of_nvshmem, &WITHOUT_NVSHMEM),
     ] {
         assert_eq!(usual().env(&[variable]).changes(), others, "{variable}");
     }
     let mut by_sockets = usual().task(&[1], &[]);
     by_sockets.node.rails.clear();
     assert_eq!(by_sockets.changes(), ETH1[1..]);
-    assert!(
-        by_sockets
-            .why("NCCL_SOCKET_IFNAME")
-            .contains("but by sockets")
-    );
+    by_sockets.says("NCCL_SOCKET_IFNAME", "but by sockets");
     assert_eq!(by_sockets.nics_are(NicKind::Efa).changes(), ETH1);
     // NCCL's files
     for file in ["/etc/nccl.conf", "/home/me/.nccl.conf"] {
-        let named = usual()
-            .env(&["HOME=/home/me"])
-            .file(file, "NCCL_SOCKET_IFNAME=ib0\n");
+        let named = usual().file(file, "NCCL_SOCKET_IFNAME=ib0\n");
+        let named = named.env(&["HOME=/home/me"]);
         assert_eq!(named.changes(), ETH1[1..], "{file}");
         assert_eq!(named.why("NCCL_SOCKET_IFNAME"), format!("`{file}` sets it"));
     }
@@ -185,11 +164,7 @@ fn a_template_takes_the_interface_also_where_all_tasks_must_have_the_same() {
     let set = site().set("NCCL_SOCKET_IFNAME=={interface}");
     assert_eq!(set.changes(), ["MINE=mlx5_1@eth1", ETH1[0]]);
     let nowhere = site().file("/proc/net/route", "");
-    assert!(
-        nowhere
-            .why("MINE")
-            .ends_with("there is no `{interface}` here")
-    );
+    nowhere.ends("MINE", "there is no `{interface}` here");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn fill(template: &Template, situation: &Situation) -> Result<String, String> {
 }
 
 #[test]
-fn every_placeholder_is_filled_with_its_fact() {
+fn every_placeholder_is_filled_with_its_fact_and_two_braces_are_one() {
     let mut situation = here();
     situation.topology.name = "DGX H100".to_string();
     (situation.task.local_id, situation.task.global_id) = (3, 11);
@@ -50,17 +50,17 @@ map_file:sglang=
 map_file:mooncake=
 ";
     assert_eq!(filled.collect::<String>(), expected);
+    assert_eq!(here().set("MINE={{{nic}}}").value("MINE"), "{mlx5_1}");
+    assert_eq!(here().set("MINE={{nic}}").value("MINE"), "{nic}");
 }
 
 #[test]
 fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
     let situation = model("dgx-h100", &[], 0).task(&[5, 4], &[]);
+    let by_address = "0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0";
     for (word, expected) in [
         ("sglang", r#"{"0":"mlx5_9","1":"mlx5_6"}"#),
-        (
-            "vllm",
-            "0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0",
-        ),
+        ("vllm", by_address),
     ] {
         let (template, _) = Template::parse(&format!("X={{map:{word}}}")).unwrap();
         assert!(template.is_per_task());
@@ -106,10 +106,10 @@ fn a_file_with_the_map_is_named_where_it_is_the_map_and_the_task_counts_the_same
 }
 
 #[test]
-fn a_template_without_its_fact_sets_nothing_and_says_so() {
+fn a_template_without_its_fact_or_its_file_sets_nothing_and_says_so() {
     let two = here().set("MINE=x{nic}").set("OURS=all").gpus(&[0, 1]);
     assert_eq!(two.value("MINE"), "");
-    assert!(two.why("MINE").ends_with("there is no `{nic}` here"));
+    two.ends("MINE", "there is no `{nic}` here");
     assert_eq!(two.value("OURS"), "all");
     assert_eq!(two.gpus(&[1]).value("MINE"), "xmlx5_1");
     for (length, is_set) in [(4096, true), (4097, false)] {
@@ -122,12 +122,14 @@ fn a_template_without_its_fact_sets_nothing_and_says_so() {
         named.topology.name = name.to_string();
         assert_eq!(named.value("MINE"), "");
     }
-}
-
-#[test]
-fn two_braces_are_one() {
-    assert_eq!(here().set("MINE={{{nic}}}").value("MINE"), "{mlx5_1}");
-    assert_eq!(here().set("MINE={{nic}}").value("MINE"), "{nic}");
+    const FILE: &str = "NCCL_TOPO_FILE";
+    let without = here().set("NCCL_TOPO_FILE=/etc/nccl/{machine}.xml");
+    assert_eq!(without.value(FILE), "");
+    without.ends(FILE, "no file `/etc/nccl/test.xml` here");
+    let with = without.file("/etc/nccl/test.xml", "<system/>");
+    assert_eq!(with.value(FILE), "/etc/nccl/test.xml");
+    // the user's
+    assert_eq!(with.env(&["NCCL_TOPO_FILE=/x"]).value(FILE), "");
 }
 
 #[test]
@@ -170,22 +172,6 @@ fn a_template_that_cannot_be_is_refused_and_a_doubtful_one_is_doubted() {
         let found = doubt.contains("if you mean it");
         assert_eq!(found, is_doubted, "`{text}`: {doubt}");
     }
-}
-
-#[test]
-fn a_file_is_named_only_where_there_is_one() {
-    const FILE: &str = "NCCL_TOPO_FILE";
-    let without = here().set("NCCL_TOPO_FILE=/etc/nccl/{machine}.xml");
-    assert_eq!(without.value(FILE), "");
-    assert!(
-        without
-            .why(FILE)
-            .ends_with("no file `/etc/nccl/test.xml` here")
-    );
-    let with = without.file("/etc/nccl/test.xml", "<system/>");
-    assert_eq!(with.value(FILE), "/etc/nccl/test.xml");
-    // the user's
-    assert_eq!(with.env(&["NCCL_TOPO_FILE=/x"]).value(FILE), "");
 }
 
 #[test]

@@ -13,38 +13,26 @@ fn a_task_may_use_the_nics_of_all_its_gpus_and_without_gpus_is_left_to_ucx() {
     assert_eq!(here().gpus(&[2, 0]).value(LIST), "mlx5_2:1,mlx5_0:1");
 }
 
-/// A node with two IP interfaces.
-fn routed(situation: Situation) -> Situation {
-    let table =
-        "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
-    let situation = situation.file("/proc/net/route", table);
-    situation.file("/sys/class/net/lo/operstate", "unknown\n")
-}
-
 #[test]
 fn the_ip_interfaces_stay_ucxs_so_that_connections_by_address_work() {
-    for (transports, expected) in [
-        ("", AROUND),
-        ("all", AROUND),
-        ("rc,tcp,cuda", AROUND),
-        ("^cuda", AROUND),
+    for (expected, transports) in [
+        (AROUND, "|all|rc,tcp,cuda|^cuda"),
         // UCX does not use the interfaces
-        ("rc,cuda", "mlx5_1:1"),
-        ("^tcp", "mlx5_1:1"),
+        ("mlx5_1:1", "rc,cuda|^tcp"),
         // UCX does not use the NICs
-        ("^ib", ""),
-        ("tcp,cuda", ""),
-        ("sm,self", ""),
+        ("", "^ib|tcp,cuda|sm,self"),
     ] {
-        let situation = routed(here()).env(&[&format!("UCX_TLS={transports}")]);
-        assert_eq!(situation.value(LIST), expected, "`{transports}`");
+        for transports in transports.split('|') {
+            let situation = here().routed().env(&[&format!("UCX_TLS={transports}")]);
+            assert_eq!(situation.value(LIST), expected, "`{transports}`");
+        }
     }
-    assert_eq!(routed(here()).value(LIST), AROUND);
+    assert_eq!(here().routed().value(LIST), AROUND);
 }
 
 #[test]
 fn an_interface_that_is_called_as_a_nic_stays_and_the_report_says_what_its_name_also_means() {
-    let mut situation = routed(here());
+    let mut situation = here().routed();
     let plain = situation.why(LIST);
     assert!(plain.contains("and the IP interfaces"), "{plain}");
     // rdma-core's names by place: an InfiniBand NIC is called as its interface
@@ -74,7 +62,7 @@ fn no_interface_is_hidden_because_its_name_is_not_known() {
     assert_eq!(most.split(',').count(), 64);
     let over = with(&table(64), "");
     assert_eq!(over.value(LIST), "", "UCX reads 64 items");
-    assert!(over.why(LIST).contains("more IP interfaces than UCX"));
+    over.says(LIST, "more IP interfaces than UCX");
 }
 
 #[test]
@@ -161,14 +149,11 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
 
 #[test]
 fn the_files_of_ucx_are_asked_wherever_ucx_reads_them() {
+    let site = "# site\nUCX_NET_DEVICES=mlx5_0:1\n";
     let sets = "[section]\n UCX_NET_DEVICES = mlx5_0:1\n";
     let comments = "#UCX_NET_DEVICES=x\n;UCX_NET_DEVICES=x\nUCX_TLS=tcp ; UCX_NET_DEVICES=x\n";
     for (file, text, is_ours) in [
-        (
-            "/etc/ucx/ucx.conf",
-            "# site\nUCX_NET_DEVICES=mlx5_0:1\n",
-            false,
-        ),
+        ("/etc/ucx/ucx.conf", site, false),
         ("/home/me/ucx.conf", sets, false),
         ("/my/ucx/ucx.conf", sets, false),
         ("ucx.conf", sets, false),
@@ -247,12 +232,8 @@ fn a_task_is_held_to_its_nic_only_where_ucx_connects_nics_of_different_rails() {
         if !mode.is_empty() {
             of = of.env(&[&format!("UCX_IB_ROCE_REACHABILITY_MODE={mode}")]);
         }
-        let why = of.why(LIST);
-        assert_eq!(
-            of.value(LIST),
-            expected,
-            "{layer} {networks:?} {fabric:?} {mode}: {why}"
-        );
+        let case = format!("{layer} {networks:?} {fabric:?} {mode}");
+        assert_eq!(of.value(LIST), expected, "{case}: {}", of.why(LIST));
     }
     let apart = on_networks(Ethernet, each, &[&[0], &[1], &[2]]);
     assert!(apart.why(LIST).contains("rails are on different subnets"));
@@ -283,7 +264,7 @@ fn the_reason_counts_the_tasks_gpus_and_nics_and_names_what_was_added() {
         let situation = here().task(gpus, rails);
         let alone = situation.why(LIST);
         assert!(alone.starts_with(reason), "{alone}");
-        let with_interfaces = routed(situation).why(LIST);
+        let with_interfaces = situation.routed().why(LIST);
         assert!(with_interfaces.starts_with(&format!("{alone}, and the IP interfaces")));
     }
     // the interfaces of another node are not known here; UCX uses none with `rc`
@@ -314,17 +295,13 @@ fn a_list_is_set_where_it_keeps_the_task_from_a_nic_and_nowhere_else() {
 fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
     const RAILS: &str = "UCX_MAX_RNDV_RAILS";
     let with = |each: u8, gpus: &[usize]| {
-        let mut situation = routed(model("dgx-h100", &[], 0));
-        let nics_per_task = crate::placement::NicsEach::Number(each);
-        let wish = Wish {
-            nics_per_task,
-            ..Wish::default()
-        };
-        situation.node = policy::map(&situation.topology, &wish);
-        let choices = gpus
-            .iter()
-            .flat_map(|&gpu| &situation.node.gpus[gpu].choices);
+        let mut situation = model("dgx-h100", &[], 0).routed();
+        let mut wish = situation.wish.clone();
+        wish.nics_per_task = crate::placement::NicsEach::Number(each);
+        let node = policy::map(&situation.topology, &wish);
+        let choices = gpus.iter().flat_map(|&gpu| &node.gpus[gpu].choices);
         let rails: Vec<usize> = choices.map(|choice| choice.rail.0).collect();
+        situation.node = node;
         situation.task(gpus, &rails)
     };
     for (each, gpus, expected) in [
@@ -364,18 +341,14 @@ fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
 
 #[test]
 fn no_list_stands_beside_a_choice_of_nics_that_the_program_makes() {
-    let mut situation = routed(here());
+    let mut situation = here().routed();
     situation.step.words = vec!["sglang", "--disaggregation-ib-device"];
     assert_eq!(situation.value(LIST), "");
-    assert!(situation.why(LIST).contains("SGLang ignores"));
-    for (pin, is_set) in [
-        ("auto", false),
-        ("mlx5_0,mlx5_1", false),
-        ("off", true),
-        ("0", true),
-        ("", true),
-    ] {
-        let pinned = routed(here()).env(&[&format!("MX_RDMA_NIC_PIN={pin}")]);
-        assert_eq!(pinned.sets(LIST), is_set, "`{pin}`");
+    situation.says(LIST, "SGLang ignores");
+    for (pins, is_set) in [("auto|mlx5_0,mlx5_1", false), ("off|0|", true)] {
+        for pin in pins.split('|') {
+            let pinned = here().routed().env(&[&format!("MX_RDMA_NIC_PIN={pin}")]);
+            assert_eq!(pinned.sets(LIST), is_set, "`{pin}`");
+        }
     }
 }

@@ -100,18 +100,14 @@ pub fn is_bridge(read: ReadFile, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::FileText;
     use super::*;
+    use crate::libraries::tests::{cells, file_text};
 
     /// The interfaces of a node with these files; `unknown` where some may be missing.
     fn known(files: &[(&str, &str)]) -> String {
         let reader = |path: &str| {
             let (_, text) = files.iter().find(|(name, _)| *name == path)?;
-            Some(FileText {
-                text: text.to_string(),
-                is_cut: text.ends_with('…'),
-                unanswered: None,
-            })
+            Some(file_text(text))
         };
         read(&reader).map_or("unknown".to_string(), |names| names.join(" "))
     }
@@ -154,8 +150,7 @@ mod tests {
             &format!("{CONNECTED} | operstate=down\n | "),
             &format!("{CONNECTED} | operstate=lowerlayerdown\n | "),
         ] {
-            let cells: Vec<&str> = row.split(" | ").collect();
-            let [lines, file, expected] = cells.try_into().unwrap();
+            let [lines, file, expected] = cells(row);
             let lines: Vec<&str> = lines.split("; ").collect();
             let (name, text) = file.split_once('=').unwrap_or(("none", ""));
             let (interface, _) = lines[0].split_once([' ', '\t']).unwrap();

@@ -2,11 +2,8 @@
 //! nothing else.
 
 use super::*;
-use crate::policy::tests::{closed, function as change, patterns, strings};
-use crate::topology::{
-    Gpu, GpuVendor, HostBridge, Nic, NicKind, NumaNode, PathType, PciAddress, PciFunction,
-    PciParent, Port, PortState, Provenance, SubnetPrefix,
-};
+use crate::policy::tests::{closed, function as change, numa_node, patterns, says, strings};
+use crate::topology::*;
 use crate::wish::Wish;
 
 mod broken;
@@ -19,19 +16,9 @@ const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 /// `gpus[k]`.
 fn machine(gpus: &[bool]) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    topology.numa_nodes.push(NumaNode {
-        os_index: 0,
-        cpus: (0..8).collect(),
-        distances: Vec::new(),
-        package: None,
-    });
+    topology.numa_nodes.push(numa_node(0, 0..8, &[]));
     for (domain, &gpu) in (0..).zip(gpus) {
-        let at = |bus: u8| PciAddress {
-            domain,
-            bus,
-            device: 0,
-            function: 0,
-        };
+        let at = |bus: u8| format!("{domain:04x}:{bus:02x}:00.0").parse().unwrap();
         let mut add = |bus: u8, parent, device| {
             topology.pci.insert(PciFunction {
                 numa_node: Some(0),
@@ -91,10 +78,8 @@ fn with_a_virtual_function() -> Topology {
     let mut topology = with_a_fifth_nic();
     let mut nic = topology.nics[4].clone();
     let address = nic.address.unwrap();
-    let own = PciAddress {
-        function: 1,
-        ..address
-    };
+    let mut own = address;
+    own.function = 1;
     change(&mut topology, address, |function| {
         (function.address, function.physfn, function.vfs) = (own, Some(address), None);
     });
@@ -122,91 +107,71 @@ fn included() -> Selection {
 
 const FIVE: [&str; 5] = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4"];
 
-type Change = fn(&mut Topology);
-
-/// One way to disqualify a NIC.
-type Evidence = fn(&mut Topology, &mut Selection, usize);
-
-/// Each kind of evidence, its message, and whether a port that the admin includes goes too: one
+/// The message of each kind of evidence, and whether a port that the admin includes goes too: one
 /// that cannot work or that the admin also excludes.
-const EVIDENCE: [(&str, bool, Evidence); 21] = [
-    ("`exclude=mlx5_", true, |topology, selection, nic| {
-        selection.exclude = patterns(&topology.nics[nic].name);
-    }),
-    ("`exclude=10.9.0.0/16`", true, |topology, selection, nic| {
-        port(topology, nic).networks = vec!["10.9.1.0/24".parse().unwrap()];
-        selection.exclude = patterns("10.9.0.0/16");
-    }),
-    (
-        "`exclude=0xfe80000000000009`",
-        true,
-        |topology, selection, nic| {
-            port(topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0009));
-            selection.exclude = patterns("0xfe80000000000009");
-        },
-    ),
-    ("storage NIC", false, |topology, _, nic| {
-        topology.nics[nic].role = Some(NicRole::Storage);
-    }),
-    ("management NIC", false, |topology, _, nic| {
-        topology.nics[nic].role = Some(NicRole::Management);
-    }),
-    ("its port is down", true, |topology, _, nic| {
-        port(topology, nic).state = PortState::Down
-    }),
-    ("its port says rate 0", true, |topology, _, nic| {
-        port(topology, nic).rate_mbps = Some(0)
-    }),
-    ("it speaks Ethernet, ", false, |topology, _, nic| {
-        port(topology, nic).link_layer = LinkLayer::Ethernet;
-    }),
-    ("it runs at 200 Gb/s, ", false, |topology, _, nic| {
-        port(topology, nic).rate_mbps = Some(200_000);
-    }),
-    (ROUTE, false, |topology, _, nic| {
-        default_route(topology, nic)
-    }),
-    (SUBNET, false, |topology, _, nic| {
-        other_subnet(topology, nic)
-    }),
-    (
-        "8 virtual functions of it are ",
-        false,
-        |topology, _, nic| virtual_functions(topology, nic, Some(8)),
-    ),
-    ("a virtual function of it ", false, |topology, _, nic| {
-        virtual_functions(topology, nic, Some(1))
-    }),
-    ("closed", true, |_, selection, nic| {
-        *selection = closed(Wish::default(), &[nic]).admin.selection;
-    }),
-    ("it has no uverbs device, ", true, |topology, _, nic| {
-        let others = topology.nics.iter_mut().enumerate();
-        others.for_each(|(n, other)| other.uverbs = (n != nic).then(|| format!("uverbs{n}")));
-    }),
-    ("no PCI function of it ", true, |topology, _, nic| {
-        topology.nics[nic].address = None
-    }),
-    ("it manages the NVSwitches", false, |topology, _, nic| {
-        function(topology, nic, |function| {
-            function.subsystem = Some((0x15b3, 0x0087))
-        });
-    }),
-    ("its interface is in another ", false, |topology, _, nic| {
-        port(topology, nic).other_namespace = true;
-    }),
-    ("programs use EFA through", true, |topology, _, nic| {
-        topology.nics[nic].kind = NicKind::Efa
-    }),
-    (
-        "programs use Slingshot through",
-        true,
-        |topology, _, nic| topology.nics[nic].kind = NicKind::Slingshot,
-    ),
-    ("it is no RDMA device", true, |topology, _, nic| {
-        topology.nics[nic].kind = NicKind::Ethernet
-    }),
+const EVIDENCE: [(&str, bool); 21] = [
+    ("`exclude=mlx5_", true),
+    ("`exclude=10.9.0.0/16`", true),
+    ("`exclude=0xfe80000000000009`", true),
+    ("storage NIC", false),
+    ("management NIC", false),
+    ("its port is down", true),
+    ("its port says rate 0", true),
+    ("it speaks Ethernet, ", false),
+    ("it runs at 200 Gb/s, ", false),
+    (ROUTE, false),
+    (SUBNET, false),
+    ("8 virtual functions of it are ", false),
+    ("a virtual function of it ", false),
+    ("closed", true),
+    ("it has no uverbs device, ", true),
+    ("no PCI function of it ", true),
+    ("it manages the NVSwitches", false),
+    ("its interface is in another ", false),
+    ("programs use EFA through", true),
+    ("programs use Slingshot through", true),
+    ("it is no RDMA device", true),
 ];
+
+/// Disqualifies a NIC by the evidence with this message.
+fn disqualify(said: &str, topology: &mut Topology, selection: &mut Selection, at: usize) {
+    let nic = &mut topology.nics[at];
+    match said {
+        "`exclude=mlx5_" => selection.exclude = patterns(&nic.name),
+        "`exclude=10.9.0.0/16`" => {
+            nic.ports[0].networks = vec!["10.9.1.0/24".parse().unwrap()];
+            selection.exclude = patterns("10.9.0.0/16");
+        }
+        "`exclude=0xfe80000000000009`" => {
+            nic.ports[0].subnet = Some(SubnetPrefix(0xfe80_0000_0000_0009));
+            selection.exclude = patterns("0xfe80000000000009");
+        }
+        "storage NIC" => nic.role = Some(NicRole::Storage),
+        "management NIC" => nic.role = Some(NicRole::Management),
+        "its port is down" => nic.ports[0].state = PortState::Down,
+        "its port says rate 0" => nic.ports[0].rate_mbps = Some(0),
+        "it speaks Ethernet, " => nic.ports[0].link_layer = LinkLayer::Ethernet,
+        "it runs at 200 Gb/s, " => nic.ports[0].rate_mbps = Some(200_000),
+        ROUTE => default_route(topology, at),
+        SUBNET => other_subnet(topology, at),
+        "8 virtual functions of it are " => virtual_functions(topology, at, Some(8)),
+        "a virtual function of it " => virtual_functions(topology, at, Some(1)),
+        "closed" => *selection = closed(Wish::default(), &[at]).admin.selection,
+        "it has no uverbs device, " => {
+            let others = topology.nics.iter_mut().enumerate();
+            others.for_each(|(n, other)| other.uverbs = (n != at).then(|| format!("uverbs{n}")));
+        }
+        "no PCI function of it " => nic.address = None,
+        "it manages the NVSwitches" => {
+            function(topology, at, |of| of.subsystem = Some((0x15b3, 0x0087)))
+        }
+        "its interface is in another " => nic.ports[0].other_namespace = true,
+        "programs use EFA through" => nic.kind = NicKind::Efa,
+        "programs use Slingshot through" => nic.kind = NicKind::Slingshot,
+        "it is no RDMA device" => nic.kind = NicKind::Ethernet,
+        _ => panic!("`{said}`"),
+    }
+}
 
 const ROUTE: &str = "the node's default route leaves";
 const SUBNET: &str = "it is on the subnet ";
@@ -214,20 +179,14 @@ const SUBNET: &str = "it is on the subnet ";
 #[test]
 fn each_piece_of_evidence_alone_leaves_a_nic_out_unless_the_admin_includes_it_and_says_why() {
     assert_eq!(names(&judged(&with_a_fifth_nic()).rails), FIVE);
-    for (said, always, evidence) in EVIDENCE {
+    for (said, always) in EVIDENCE {
         let (mut topology, mut selection) = (with_a_fifth_nic(), Selection::default());
-        evidence(&mut topology, &mut selection, 4);
+        disqualify(said, &mut topology, &mut selection, 4);
         let judged = judge(&topology, &selection, &[]);
         assert_eq!(names(&judged.rails), FIVE[..4], "{said}");
-        let [left_out] = judged.excluded.as_slice() else {
-            panic!("{said}: {:?}", judged.excluded)
-        };
-        assert_eq!(left_out.name, "mlx5_4");
-        assert!(
-            left_out.why.starts_with(said),
-            "`{}`: `{said}`",
-            left_out.why
-        );
+        let left_out = &judged.excluded[0];
+        assert_eq!((judged.excluded.len(), &*left_out.name), (1, "mlx5_4"));
+        says(&left_out.why, [said, "", ""]);
         assert_eq!(judged.diagnostics, [], "{said}");
         selection.include = patterns("mlx5_*");
         let rails = judge(&topology, &selection, &[]).rails;
@@ -260,60 +219,36 @@ fn a_physical_function_stays_the_hosts_where_its_virtual_one_is_handed_out_and_w
 fn roce_ports_differ_by_their_ipv4_networks() {
     let mut topology = with_a_fifth_nic();
     for nic in 0..5 {
-        let network = if nic == 4 {
-            "192.168.0.0/24"
-        } else {
-            "10.1.0.0/16"
-        };
         let port = port(&mut topology, nic);
         port.link_layer = LinkLayer::Ethernet;
-        port.networks = vec![network.parse().unwrap()];
+        port.networks = vec!["10.1.0.0/16".parse().unwrap()];
     }
+    port(&mut topology, 4).networks = vec!["192.168.0.0/24".parse().unwrap()];
     let judged = judged(&topology);
     assert_eq!(names(&judged.rails), FIVE[..4]);
-    let why = &judged.excluded[0].why;
-    assert!(
-        why.contains("subnet 192.168.0.0/24, ") && why.ends_with(" on 10.1.0.0/16"),
-        "{why}"
-    );
+    let parts = ["", "subnet 192.168.0.0/24, ", " on 10.1.0.0/16"];
+    says(&judged.excluded[0].why, parts);
 }
 
 #[test]
 fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_so() {
-    let weak: [(&str, Change); 3] = [
-        (ROUTE, |topology| default_route(topology, 2)),
-        (SUBNET, |topology| other_subnet(topology, 2)),
-        ("4 virtual functions of it are ", |topology| {
-            virtual_functions(topology, 2, Some(4))
-        }),
-    ];
-    for (said, evidence) in weak {
+    for said in [ROUTE, SUBNET, "8 virtual functions of it are "] {
         let mut topology = with_a_fifth_nic();
-        evidence(&mut topology);
+        disqualify(said, &mut topology, &mut Selection::default(), 2);
         let found = judged(&topology);
-        assert_eq!(
-            (found.rails.len(), found.diagnostics.len()),
-            (5, 1),
-            "{said}"
-        );
+        let counts = (found.rails.len(), found.diagnostics.len());
+        assert_eq!(counts, (5, 1), "{said}");
         let told = found.diagnostics[0].to_string();
-        assert!(told.starts_with(&format!("`mlx5_2:1`: {said}")), "{told}");
-        assert!(told.contains(" as near to GPU 2: it is"), "{told}");
+        let start = format!("`mlx5_2:1`: {said}");
+        says(&told, [&start, " as near to GPU 2: it is", ""]);
         assert!(told.contains("`exclude=mlx5_2`"), "{told}");
         // with a second piece of evidence it goes
         let mut both = topology.clone();
         function(&mut both, 2, |function| function.device = Some(0xa2dc));
         let left_out = judged(&both);
-        assert_eq!(
-            names(&left_out.rails),
-            ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"],
-            "{said}"
-        );
-        let why = &left_out.excluded[0].why;
-        assert!(
-            why.starts_with(said) && why.contains("device (a2dc) than"),
-            "{why}"
-        );
+        let others = [FIVE[0], FIVE[1], FIVE[3], FIVE[4]];
+        assert_eq!(names(&left_out.rails), others, "{said}");
+        says(&left_out.excluded[0].why, [said, "device (a2dc) than", ""]);
         // but not on a known machine
         topology.nics[2].role = Some(NicRole::Compute);
         assert_eq!(judged(&topology).rails.len(), 5, "{said}");
@@ -322,10 +257,8 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
     default_route(&mut two_pieces, 2);
     other_subnet(&mut two_pieces, 2);
     let why = &judged(&two_pieces).excluded[0].why;
-    assert!(
-        why.contains(ROUTE) && why.contains(&format!(", and {SUBNET}")),
-        "{why}"
-    );
+    let is_told = why.contains(ROUTE) && why.contains(&format!(", and {SUBNET}"));
+    assert!(is_told, "{why}");
 }
 
 #[test]
@@ -334,11 +267,8 @@ fn evidence_against_every_nic_is_evidence_against_none() {
     default_route(&mut one, 0);
     let one = judged(&one);
     assert_eq!(names(&one.rails), ["mlx5_0"]);
-    assert!(
-        one.diagnostics[0]
-            .finding
-            .contains("there is no better NIC")
-    );
+    let why = &one.diagnostics[0].finding;
+    says(why, ["", "there is no better NIC", ""]);
     let mut all = machine(&[true, true, false, false]);
     (0..4).for_each(|nic| virtual_functions(&mut all, nic, Some(8)));
     assert_eq!(judged(&all).rails.len(), 4);
@@ -362,11 +292,8 @@ fn subnets_mean_something_only_where_one_has_most_ports() {
         }
         let judged = judged(&topology);
         let told = strings(&judged.diagnostics);
-        assert_eq!(
-            (judged.rails.len(), told.len()),
-            (rails, said),
-            "{numbers:?}"
-        );
+        let counts = (judged.rails.len(), told.len());
+        assert_eq!(counts, (rails, said), "{numbers:?}");
         let both = "`mlx5_1:1`: on another subnet than mlx5_0:1, ";
         assert!(told.iter().all(|told| told.starts_with(both)), "{told:?}");
     }
@@ -385,42 +312,30 @@ fn a_nic_that_fails_is_a_broken_rail_and_keeps_its_reason() {
     let rates = found.broken.iter().map(|rail| rail.rate_mbps);
     assert_eq!(rates.collect::<Vec<_>>(), [Some(400_000); 3]);
     let reasons: Vec<&str> = found.excluded.iter().map(|out| out.why.as_str()).collect();
-    assert_eq!(
-        reasons,
-        ["its port is down", "its port says rate 0", "closed"]
-    );
+    let expected = "its port is down; its port says rate 0; closed";
+    assert_eq!(reasons.join("; "), expected);
 }
 
 #[test]
 fn a_port_that_was_never_a_rail_does_not_break_one() {
-    let as_near: [(&str, usize, Change); 6] = [
-        ("farther from every GPU", 0, |topology| {
-            topology.stated_paths.clear()
-        }),
-        ("like the rails", 1, |_| {}),
-        ("another device", 0, |topology| {
-            function(topology, 3, |function| function.device = Some(0x1017))
-        }),
-        ("another link layer", 0, |topology| {
-            port(topology, 3).link_layer = LinkLayer::Ethernet
-        }),
-        ("a storage NIC", 0, |topology| {
-            topology.nics[3].role = Some(NicRole::Storage)
-        }),
-        ("a second port", 0, |topology| port(topology, 3).number = 2),
-    ];
-    for (what, expected, change) in as_near {
+    let cases =
+        "farther|like the rails|another device|it speaks Ethernet, |storage NIC|second port";
+    for case in cases.split('|') {
         let mut topology = machine(&[true, true, true, false]);
         port(&mut topology, 3).state = PortState::Down;
         let way = (topology.gpus[0].address, topology.nics[3].address.unwrap());
         topology.stated_paths.insert(way, PathType::Pix);
-        change(&mut topology);
+        match case {
+            "farther" => topology.stated_paths.clear(),
+            "like the rails" => {}
+            "another device" => function(&mut topology, 3, |of| of.device = Some(0x1017)),
+            "second port" => port(&mut topology, 3).number = 2,
+            said => disqualify(said, &mut topology, &mut Selection::default(), 3),
+        }
         let found = judged(&topology);
-        assert_eq!(
-            (found.rails.len(), found.broken.len()),
-            (3, expected),
-            "{what}"
-        );
+        let expected = usize::from(case == "like the rails");
+        let counts = (found.rails.len(), found.broken.len());
+        assert_eq!(counts, (3, expected), "{case}");
     }
     // with every port down there is no rail, so none counts as broken
     let mut topology = machine(&[true, true]);

@@ -33,11 +33,9 @@ impl Machine {
         }
     }
 
-    fn wanting(self, each: usize) -> Machine {
-        Machine {
-            wants: vec![each; self.wants.len()],
-            ..self
-        }
+    fn wanting(mut self, each: usize) -> Machine {
+        self.wants.fill(each);
+        self
     }
 
     /// A link on these ways.
@@ -51,11 +49,8 @@ impl Machine {
 
     fn problem(&self) -> Problem {
         let mut problem = Problem::new(&self.rates, &self.wants);
-        let places: Vec<u16> = self
-            .places
-            .iter()
-            .map(|&mbps| problem.add_link(mbps))
-            .collect();
+        let places = self.places.iter().map(|&mbps| problem.add_link(mbps));
+        let places: Vec<u16> = places.collect();
         for row in &self.ways {
             for ((kind, crossed), rate) in row.iter().zip(&self.rates) {
                 let through = rate * THROUGH[usize::from(*kind)] / 1000;
@@ -77,7 +72,6 @@ fn lists(rails_of: &[RailSet]) -> Vec<Vec<usize>> {
     rails_of.map(|rails| rails.iter().collect()).collect()
 }
 
-/// And back.
 fn sets(lists: &[Vec<usize>]) -> Vec<RailSet> {
     let lists = lists.iter();
     lists.map(|rails| rails.iter().copied().collect()).collect()
@@ -120,19 +114,14 @@ struct Search<'p> {
 
 impl Search<'_> {
     fn descend(&mut self) -> bool {
-        let Search {
-            problem,
-            load,
-            rails_of,
-            ..
-        } = self;
+        let (problem, load, rails_of) = (self.problem, &self.load, &self.rails_of);
         let gpu = rails_of.len();
         let begun = rails_of.iter().enumerate();
         let begun = begun.map(|(gpu, rails)| load.total(gpu, *rails));
         let open = (gpu..problem.gpus()).map(|gpu| {
             let open = problem.open[gpu].iter();
-            let mut joining: Vec<u64> =
-                open.filter_map(|rail| load.joining(gpu, rail, 0)).collect();
+            let joining = open.filter_map(|rail| load.joining(gpu, rail, 0));
+            let mut joining: Vec<u64> = joining.collect();
             joining.sort_unstable();
             joining.iter().rev().take(problem.wants[gpu]).sum::<u64>() / problem::PARTS
         });
@@ -161,10 +150,8 @@ fn choices(rails: usize, size: usize) -> Vec<RailSet> {
     let mut choices = vec![RailSet::default()];
     for _ in 0..size {
         let after = |set: &RailSet| set.iter().last().map_or(0, |last| last + 1);
-        choices = choices
-            .iter()
-            .flat_map(|set| (after(set)..rails).map(|rail| set.with(rail)))
-            .collect();
+        let more = |set: &RailSet| (after(set)..rails).map(|rail| set.with(rail)).collect();
+        choices = choices.iter().flat_map::<Vec<_>, _>(more).collect();
     }
     choices
 }
@@ -183,6 +170,13 @@ fn wide(rates: &[u64], kinds: &[Vec<u8>]) -> Machine {
 #[test]
 fn each_gpu_has_the_rail_that_gives_the_worst_off_most() {
     let two = [400_000; 2];
+    let flat = |gpus| vec![vec![0, 0]; gpus];
+    let narrow = Machine::new(&two, &[vec![0, 1], vec![0, 1]], &[126_000; 2]);
+    let ways = [vec![0, 3, 1, 1], vec![0, 1, 0, 2], vec![4, 1, 0, 2]];
+    let equal = Machine::new(&[400_000; 4], &ways, &[126_000, 504_000, 504_000]);
+    let near = |each: usize, far| move |gpu, rail| if gpu / each == rail { 0 } else { far };
+    let of_64 = wide(&[400_000; 8], &kinds(64, 8, near(8, 4)));
+    let of_16 = wide(&[200_000; 8], &kinds(16, 8, near(2, 3)));
     for (machine, expected) in [
         // equal rails are dealt in order
         (alike(4, 4), &[0, 1, 2, 3][..]),
@@ -194,40 +188,15 @@ fn each_gpu_has_the_rail_that_gives_the_worst_off_most() {
         (wide(&two, &[vec![0, 3], vec![0, 3]]), &[0, 1]),
         // a loss of the next worst-off is not weighed up by any gain of the best-off: five times 80
         // is worse than five times 100, three times 200 is better than once 400 and twice 100
-        (
-            wide(&[400_000, 100_000], &vec![vec![0, 0]; 5]),
-            &[0, 0, 0, 0, 1],
-        ),
-        (wide(&[400_000, 200_000], &vec![vec![0, 0]; 3]), &[0, 0, 1]),
+        (wide(&[400_000, 100_000], &flat(5)), &[0, 0, 0, 0, 1]),
+        (wide(&[400_000, 200_000], &flat(3)), &[0, 0, 1]),
         // a narrow link makes sharing free, and a near rail is shared then
-        (
-            Machine::new(&two, &[vec![0, 1], vec![0, 1]], &[126_000; 2]),
-            &[0, 0],
-        ),
+        (narrow, &[0, 0]),
         // of two equal answers, here [0, 1, 2], that which began with the nearest rails
-        (
-            Machine::new(
-                &[400_000; 4],
-                &[vec![0, 3, 1, 1], vec![0, 1, 0, 2], vec![4, 1, 0, 2]],
-                &[126_000, 504_000, 504_000],
-            ),
-            &[3, 0, 2],
-        ),
+        (equal, &[3, 0, 2]),
         // 64 parts of GPUs on 8 rails, and 16 GPUs
-        (
-            wide(
-                &[400_000; 8],
-                &kinds(64, 8, |gpu, rail| if gpu / 8 == rail { 0 } else { 4 }),
-            ),
-            &std::array::from_fn::<_, 64, _>(|gpu| gpu / 8),
-        ),
-        (
-            wide(
-                &[200_000; 8],
-                &kinds(16, 8, |gpu, rail| if gpu / 2 == rail { 0 } else { 3 }),
-            ),
-            &std::array::from_fn::<_, 16, _>(|gpu| gpu / 2),
-        ),
+        (of_64, &std::array::from_fn::<_, 64, _>(|gpu| gpu / 8)),
+        (of_16, &std::array::from_fn::<_, 16, _>(|gpu| gpu / 2)),
         // as many as a node can have
         (alike(64, 64), &std::array::from_fn::<_, 64, _>(|gpu| gpu)),
     ] {
@@ -342,10 +311,8 @@ fn a_gpu_that_can_go_elsewhere_leaves_the_nic_that_two_are_nearest_to() {
 fn gpus_that_have_no_more_in_common_than_a_narrow_link_keep_out_of_each_others_way() {
     // each has rails of its own, and what it could get of the other's is too little
     let too_little = |machine: Machine, each: usize| {
-        let rails = 0..2 * each;
-        let ways: Vec<(usize, usize)> =
-            rails.map(|rail| (usize::from(rail < each), rail)).collect();
-        machine.shared(10_000, &ways)
+        let ways = (0..2 * each).map(|rail| (usize::from(rail < each), rail));
+        machine.shared(10_000, &Vec::from_iter(ways))
     };
     // 400 and 280, where alone each would take what leaves 250 to both
     let one = wide(&[400_000; 4], &[vec![0, 3, 0, 0], vec![0, 0, 0, 3]]);

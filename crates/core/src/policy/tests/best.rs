@@ -16,9 +16,8 @@ fn patterns(most: u8) -> Vec<[u8; 4]> {
 /// sockets or switches.
 fn machines(most: u8) -> Vec<Topology> {
     let patterns = patterns(most);
-    let all = patterns
-        .iter()
-        .flat_map(|&gpus| patterns.iter().map(move |&nics| (gpus, nics)));
+    let with = |&gpus| patterns.iter().map(move |&nics| (gpus, nics));
+    let all = patterns.iter().flat_map(with);
     let is_first = |&(gpus, nics): &([u8; 4], [u8; 4])| {
         let below = [0, 1, 2, 3].map(|switch| (gpus[switch], nics[switch]));
         below[0] <= below[1] && below[2] <= below[3] && below[..2] <= below[2..]
@@ -63,11 +62,8 @@ fn no_answer_is_better_than_the_solvers_on_a_small_machine_of_two_sockets_and_wi
     let [one, two] = [1, 2].map(|each| losses(&machines, each));
     println!("{}: worse with one {one:?}, two {two:?}", machines.len());
     // what the worst-off GPU gets is never less with one NIC each
-    let (few, one_of, least) = if most > 4 {
-        (3, 15, 0.83)
-    } else {
-        (0, 25, 0.9)
-    };
+    let usual = (0, 25, 0.9);
+    let (few, one_of, least) = if most > 4 { (3, 15, 0.83) } else { usual };
     assert!(one.0 <= few && one.1 == 1.0, "{one:?}");
     assert!(two.0 * one_of <= machines.len() && two.1 > least, "{two:?}");
 }

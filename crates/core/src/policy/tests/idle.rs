@@ -10,11 +10,8 @@ fn with_idle(topology: &Topology, idle: impl Fn(usize) -> bool) -> Option<Topolo
     for (number, gpu) in topology.gpus.iter().enumerate() {
         let above = topology.pci.get(gpu.address)?.parent.bridge();
         topology.pci.get(above?)?;
-        for end in [gpu.address]
-            .into_iter()
-            .chain(above)
-            .filter(|_| idle(number))
-        {
+        let ends = [gpu.address].into_iter().chain(above);
+        for end in ends.filter(|_| idle(number)) {
             function(&mut changed, end, |end| {
                 let slow = end.link.current.as_mut();
                 slow.into_iter().for_each(|rate| rate.tenths_gt = 25);
@@ -58,7 +55,7 @@ fn every_built_in_machine_has_one_map_whoever_idles() {
 }
 
 #[test]
-fn two_gpus_share_the_fewer_lanes_of_their_nic() {
+fn the_fewer_lanes_of_a_nic_are_shared_and_those_of_a_gpu_limit_its_share() {
     let mut topology = machine(&[0, 0], &[(0, 400)]);
     let narrow = LinkRate { width: 8, ..GEN5 };
     let nic = topology.nics[0].address.unwrap();
@@ -66,20 +63,12 @@ fn two_gpus_share_the_fewer_lanes_of_their_nic() {
     for gpu in closest(&topology).gpus {
         assert_eq!(gpu.choices[0].share_mbps, Some(narrow.mbps() / 2));
     }
-}
-
-#[test]
-fn a_gpu_with_fewer_lanes_than_its_slot_has_less_of_its_nic() {
     let mut topology = machine(&[0], &[(0, 400)]);
     let mbps = |topology: &Topology| closest(topology).gpus[0].choices[0].share_mbps;
     assert_eq!(mbps(&topology), Some(400_000));
-    let narrow = |tenths_gt| LinkRate {
-        tenths_gt,
-        width: 4,
-    };
-    let gpu = topology.gpus[0].address;
-    function(&mut topology, gpu, |gpu| {
-        gpu.link.current = Some(narrow(25))
-    });
-    assert_eq!(mbps(&topology), Some(narrow(320).mbps()));
+    let narrow = LinkRate { width: 4, ..GEN5 };
+    let (gpu, mut idle) = (topology.gpus[0].address, narrow);
+    idle.tenths_gt = 25;
+    function(&mut topology, gpu, |gpu| gpu.link.current = Some(idle));
+    assert_eq!(mbps(&topology), Some(narrow.mbps()));
 }

@@ -10,9 +10,8 @@ fn without_rates(topology: &Topology) -> Topology {
     }
     let functions: Vec<PciFunction> = topology.pci.iter().cloned().collect();
     for each in functions {
-        function(&mut topology, each.address, |each| {
-            each.link = PcieLink::default()
-        });
+        let link = PcieLink::default();
+        function(&mut topology, each.address, |each| each.link = link);
     }
     topology
 }
@@ -27,142 +26,66 @@ const ONE: NicsEach = NicsEach::Number(1);
 
 #[test]
 fn a_reason_counts_the_nics_that_are_as_near_and_those_who_share_them() {
-    let (pix, two) = (
-        "mlx5_0:1 is the only NIC at PIX",
-        "mlx5_0:1 and mlx5_1:1 are",
-    );
     let alone = "no other GPU uses it";
-    let serves = "mlx5_0:1 serves 2 GPUs, mlx5_1:1 serves 2 GPUs";
-    for (gpus, nics, each, near, use_of_it, without_rates_it_is) in [
-        (&[0][..], &[0][..], 1, pix, "400 Gb/s to itself", alone),
-        (
-            &[0],
-            &[0, 0],
-            1,
-            "mlx5_0:1 is one of 2 NICs at PIX, ",
-            "400 Gb/s to itself",
-            alone,
-        ),
-        (
-            &[0],
-            &[0, 0],
-            2,
-            two,
-            "504.1 Gb/s together",
-            "no other GPU uses them",
-        ),
-        (
-            &[0],
-            &[0, 1, 1],
-            2,
-            two,
-            "504.1 Gb/s together",
-            "no other GPU uses them",
-        ),
-        (
-            &[0, 0],
-            &[0],
-            1,
-            pix,
-            "200 Gb/s as one of 2 GPUs that share it",
-            "2 GPUs share it",
-        ),
-        (
-            &[0, 0],
-            &[0, 0],
-            2,
-            two,
-            "400 Gb/s together, mlx5_0:1 serves 2 GPUs, ",
-            serves,
-        ),
+    // the switches of GPUs and of NICs, the NICs for each, and of the reason how near they are,
+    // their use, and the same where no rates are known
+    for row in [
+        "0 | 0 | 1 | is the only NIC at PIX | 400 Gb/s to itself | no other GPU uses it",
+        "0 | 00 | 1 | is one of 2 NICs at PIX, | 400 Gb/s to itself | no other GPU uses it",
+        "0 | 00 | 2 | and mlx5_1:1 are | 504.1 Gb/s together | no other GPU uses them",
+        "0 | 011 | 2 | and mlx5_1:1 are | 504.1 Gb/s together | no other GPU uses them",
+        "00 | 0 | 1 | is the only NIC at PIX | \
+         200 Gb/s as one of 2 GPUs that share it | 2 GPUs share it",
+        "00 | 00 | 2 | and mlx5_1:1 are | 400 Gb/s together, mlx5_0:1 serves 2 GPUs, | \
+         mlx5_0:1 serves 2 GPUs, mlx5_1:1 serves 2 GPUs",
     ] {
-        let nics: Vec<(u8, u64)> = nics.iter().map(|&switch| (switch, 400)).collect();
-        let topology = machine(gpus, &nics);
-        let known = reason(&topology, NicsEach::Number(each));
-        assert!(
-            known.starts_with(near) && known.contains(&format!("; {use_of_it}")),
-            "{known}"
-        );
-        let unknown = reason(&without_rates(&topology), NicsEach::Number(each));
+        let [gpus, nics, each, near, use_of_it, without_rates_it_is] = cells(row);
+        let switches = |text: &str| text.bytes().map(|digit| digit - b'0').collect::<Vec<u8>>();
+        let nics = switches(nics).into_iter().map(|switch| (switch, 400));
+        let topology = machine(&switches(gpus), &Vec::from_iter(nics));
+        let (each, start) = (each.parse().unwrap(), format!("mlx5_0:1 {near}"));
+        let reason = |of: &Topology| reason(of, NicsEach::Number(each));
+        says(&reason(&topology), [&start, &format!("; {use_of_it}"), ""]);
         let end = format!("; {without_rates_it_is}");
-        assert!(
-            unknown.starts_with(near) && unknown.ends_with(&end),
-            "{unknown}"
-        );
+        says(&reason(&without_rates(&topology)), [&start, "", &end]);
     }
     let of = |nics| reason(&machine(&[0], nics), NicsEach::Number(2));
     assert!(of(&[(0, 400), (0, 400)]).contains("the only 2 NICs up to PIX;"));
     let farther = of(&[(0, 400), (1, 400), (1, 400)]);
     assert!(farther.contains("2 of 3 NICs up to NODE, "), "{farther}");
     let crowded = machine(&[0, 0], &[(0, 400), (1, 400)]);
-    let (known, unknown) = (reason(&crowded, ONE), reason(&without_rates(&crowded), ONE));
-    for why in [&known, &unknown] {
-        assert!(
-            why.starts_with("mlx5_1:1 is at NODE, for mlx5_0:1 is PIX but"),
-            "{why}"
-        );
-    }
-    assert!(
-        known.ends_with("get 200 Gb/s instead of 360 Gb/s; 360 Gb/s to itself"),
-        "{known}"
-    );
-    assert!(
-        unknown.ends_with(&format!("get less; {alone}")),
-        "{unknown}"
-    );
+    let start = "mlx5_1:1 is at NODE, for mlx5_0:1 is PIX but";
+    let known = "get 200 Gb/s instead of 360 Gb/s; 360 Gb/s to itself";
+    says(&reason(&crowded, ONE), [start, "", known]);
+    let unknown = format!("get less; {alone}");
+    let found = reason(&without_rates(&crowded), ONE);
+    says(&found, [start, "", &unknown]);
 }
 
 #[test]
 fn a_part_is_called_what_it_is() {
-    for (gpus, nics, gbps, said, by_nccl) in [
-        (
-            1,
-            2,
-            200,
-            " are both its nearest NICs (PIX), ",
-            Some("and NCCL uses both; "),
-        ),
-        (
-            1,
-            3,
-            400,
-            " are 2 of its 3 nearest NICs (PIX), and more",
-            None,
-        ),
+    for row in [
+        "1 | 2 | 200 |  are both its nearest NICs (PIX), | and NCCL uses both; ",
+        "1 | 3 | 400 |  are 2 of its 3 nearest NICs (PIX), and more | ",
         // a part that NCCL would round up is not called its, one that divides without rest is
-        (
-            2,
-            5,
-            200,
-            " are 2 of its 5 nearest NICs (PIX), its even part; ",
-            None,
-        ),
-        (
-            2,
-            4,
-            200,
-            " 2 of its 4 nearest NICs (PIX), ",
-            Some("as NCCL uses them"),
-        ),
+        "2 | 5 | 200 |  are 2 of its 5 nearest NICs (PIX), its even part; | ",
+        "2 | 4 | 200 |  2 of its 4 nearest NICs (PIX), | as NCCL uses them",
     ] {
-        let node = machine(&vec![0; gpus], &vec![(0, gbps); nics]);
+        let [gpus, nics, gbps, said, by_nccl] = cells(row);
+        let [gpus, nics, gbps] = [gpus, nics, gbps].map(|number| number.parse().unwrap());
+        let node = machine(&vec![0; gpus], &vec![(0, gbps as u64); nics]);
         let why = reason(&node, NicsEach::Auto);
-        assert!(
-            why.contains(said) && why.contains(by_nccl.unwrap_or(said)),
-            "{why}"
-        );
-        assert_eq!(why.contains("NCCL"), by_nccl.is_some(), "{why}");
+        assert!(why.contains(said) && why.contains(by_nccl), "{why}");
+        assert_eq!(why.contains("NCCL"), !by_nccl.is_empty(), "{why}");
         assert!(rails(&closest(&node)).iter().all(|rails| rails.len() == 2));
     }
 }
 
 /// `nic why` of each NIC for a GPU.
 fn whys(topology: &Topology, wish: &Wish, gpu: usize) -> Vec<String> {
-    let pairs = pairs::pairs(topology, &map(topology, wish), wish, GpuIndex(gpu));
-    let shown = pairs
-        .into_iter()
-        .map(|pair| format!("{} {}", pair.nic, pair.why));
-    shown.collect()
+    let pairs = pairs::pairs(topology, &map(topology, wish), wish, GpuIndex(gpu)).into_iter();
+    let why = |pair: pairs::Pair| format!("{} {}", pair.nic, pair.why);
+    pairs.map(why).collect()
 }
 
 #[test]
@@ -170,71 +93,53 @@ fn a_pair_says_why_the_gpu_has_the_nic_or_not() {
     let topology = machine(&[0, 0, 2], &[(0, 400), (0, 400), (1, 400)]);
     let (by_closest, by_rail) = (wish(Policy::Closest, ONE), wish(Policy::Rail, ONE));
     let idle = machine(&[0], &[(0, 400), (0, 400)]);
-    for (topology, wish, gpu, said) in [
-        (
-            &topology,
-            &by_closest,
-            0,
-            &[
-                "mlx5_1 there it would get 200",
-                "mlx5_2 there it would get 220",
-            ][..],
-        ),
-        (
-            &topology,
-            &by_closest,
-            2,
-            &[
-                "mlx5_0 there GPU 0 would get 220",
-                "mlx5_1 there GPU 1 would get 220",
-            ],
-        ),
-        (
-            &topology,
-            &by_rail,
-            0,
-            &[
-                "mlx5_1 it is another GPU's rail",
-                "mlx5_2 it is another GPU's rail",
-            ],
-        ),
-        (&idle, &by_rail, 0, &["mlx5_1 it is no GPU's rail"]),
-    ] {
-        let whys = whys(topology, wish, gpu);
-        assert_eq!(whys.len(), said.len() + 1);
+    let asked = [
+        (&topology, &by_closest, 0),
+        (&topology, &by_closest, 2),
+        (&topology, &by_rail, 0),
+        (&idle, &by_rail, 0),
+    ];
+    let answers = [
+        "mlx5_1 there it would get 200; mlx5_2 there it would get 220",
+        "mlx5_0 there GPU 0 would get 220; mlx5_1 there GPU 1 would get 220",
+        "mlx5_1 it is another GPU's rail; mlx5_2 it is another GPU's rail",
+        "mlx5_1 it is no GPU's rail",
+    ];
+    for ((topology, wish, gpu), said) in asked.into_iter().zip(answers) {
+        let (whys, said) = (whys(topology, wish, gpu), said.split("; "));
+        assert_eq!(whys.len(), said.clone().count() + 1);
         for (why, said) in whys[1..].iter().zip(said) {
             let rest = why.strip_prefix(said).expect(why);
-            assert!(
-                rest.is_empty() || rest == " Gb/s instead of 400 Gb/s",
-                "{why}"
-            );
+            let is_right = rest.is_empty() || rest == " Gb/s instead of 400 Gb/s";
+            assert!(is_right, "{why}");
         }
     }
     let spread = wish(Policy::Spread, NicsEach::Auto);
     let node = map_of(&topology, &spread, Some(&[GpuIndex(0)]), &[]);
     let of_nobody = pairs::pairs(&topology, &node, &spread, GpuIndex(2));
     let lacks = "the job does not have";
-    assert!(
-        of_nobody.iter().all(|pair| pair.why.contains(lacks)),
-        "{of_nobody:?}"
-    );
-    for (topology, share) in [
-        (&topology, Some(400_000)),
-        (&without_rates(&topology), None),
-    ] {
+    let is_told = of_nobody.iter().all(|pair| pair.why.contains(lacks));
+    assert!(is_told, "{of_nobody:?}");
+    let unknown = without_rates(&topology);
+    for (topology, share) in [(&topology, Some(400_000)), (&unknown, None)] {
         let node = map(topology, &by_closest);
         for pair in pairs::pairs(topology, &node, &by_closest, GpuIndex(0)) {
             assert_eq!(pair.alone_mbps.is_some(), share.is_some(), "{}", pair.nic);
-            assert_eq!(
-                pair.share_mbps,
-                share.filter(|_| pair.chosen),
-                "{}",
-                pair.nic
-            );
+            let expected = share.filter(|_| pair.chosen);
+            assert_eq!(pair.share_mbps, expected, "{}", pair.nic);
         }
     }
     let shown = [400_000, 2500, 100].map(gbps);
     assert_eq!(shown, ["400 Gb/s", "2.5 Gb/s", "0.1 Gb/s"]);
+    let mut request = wish(Policy::Closest, ONE);
+    request.admin.through.set(PathType::Node, 1000);
+    let farther = whys(&machine(&[0], &[(0, 400), (1, 400)]), &request, 0);
+    says(&farther[1], ["", "", "farther: NODE instead of PIX"]);
+    let nics = [(0, 400), (1, 400), (0, 400)];
+    let broken = without(machine(&[0, 3, 2], &nics), &["mlx5_0"]);
+    let broken = whys(&broken, &request, 1);
+    let steady = |why: &String| why.starts_with("mlx5_1 this GPU stays where it");
+    assert!(broken.iter().any(steady), "{broken:?}");
 }
 
 #[test]
@@ -259,32 +164,9 @@ fn the_fabric_is_what_carries_most_and_of_equal_ones_what_has_more_ports() {
         for nic in &mut topology.nics[..ethernet.len()] {
             nic.ports[0].link_layer = LinkLayer::Ethernet;
         }
-        let first = closest(&topology).rails[0].nic;
-        assert_eq!(
-            topology.nic(first).ports[0].link_layer,
-            fabric,
-            "{ethernet:?}"
-        );
+        let first = topology.nic(closest(&topology).rails[0].nic);
+        assert_eq!(first.ports[0].link_layer, fabric, "{ethernet:?}");
     }
-}
-
-#[test]
-fn a_nic_that_is_only_farther_and_one_that_is_left_for_steadiness_are_called_so() {
-    let mut request = wish(Policy::Closest, ONE);
-    request.admin.through.set(PathType::Node, 1000);
-    let farther = whys(&machine(&[0], &[(0, 400), (1, 400)]), &request, 0);
-    assert!(
-        farther[1].ends_with("farther: NODE instead of PIX"),
-        "{farther:?}"
-    );
-    let nics = [(0, 400), (1, 400), (0, 400)];
-    let broken = whys(
-        &without(machine(&[0, 3, 2], &nics), &["mlx5_0"]),
-        &request,
-        1,
-    );
-    let steady = |why: &String| why.starts_with("mlx5_1 this GPU stays where it");
-    assert!(broken.iter().any(steady), "{broken:?}");
 }
 
 #[test]
@@ -323,56 +205,34 @@ fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
         let said = strings(&node.diagnostics).concat();
         assert_eq!(said.is_empty(), beyond == 0);
         if beyond > 0 {
-            assert!(
-                said.contains(&format!("{ports} usable ports: only the first 64")),
-                "{said}"
-            );
+            let part = format!("{ports} usable ports: only the first 64");
+            assert!(said.contains(&part), "{said}");
             assert!(node.excluded[0].why.contains("beyond the 64 ports"));
         }
     }
 }
 
-/// The maps of a step, and of a task of it that may not open some NICs, with their reasons in words
-/// or without them.
-fn maps(
-    topology: &Topology,
-    wish: &Wish,
-    alone: Option<&[GpuIndex]>,
-    closed: &[usize],
-    wordless: bool,
-) -> [NodePlacement; 2] {
-    let wish = Wish {
-        wordless,
-        ..wish.clone()
-    };
-    let step = map_of(topology, &wish, alone, &[]);
-    let task = map_of(topology, &super::closed(wish, closed), alone, &step.rails);
-    [step, task]
-}
-
-/// Checks that a map without words differs from one with them in its reasons alone.
+/// Checks that the maps of a step, and of a task of it that may not open some NICs, differ in their
+/// reasons alone from those without words.
 fn differ_in_words_alone(
     topology: &Topology,
     wish: &Wish,
     alone: Option<&[GpuIndex]>,
     closed: &[usize],
 ) {
-    let [worded, wordless] =
-        [false, true].map(|wordless| maps(topology, wish, alone, closed, wordless));
+    let [worded, wordless] = [false, true].map(|wordless| {
+        let mut wish = wish.clone();
+        wish.wordless = wordless;
+        let step = map_of(topology, &wish, alone, &[]);
+        let task = map_of(topology, &super::closed(wish, closed), alone, &step.rails);
+        [step, task]
+    });
     for (mut worded, wordless) in worded.into_iter().zip(wordless) {
         assert!(worded.gpus.iter().all(|gpu| !gpu.reason.is_empty()));
         worded.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
         assert_eq!(worded, wordless, "{:?}", wish.policy);
     }
 }
-
-const POLICIES: [Policy; 5] = [
-    Policy::Closest,
-    Policy::Rail,
-    Policy::Spread,
-    Policy::Numa,
-    Policy::All,
-];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]

@@ -24,10 +24,8 @@ fn a_port_that_came_up_slower_than_the_other_of_its_card_is_missed_among_the_rai
     // a card of two functions beside cards of one, and beside one that has both
     for (first, second, missed) in [(2, 3, ""), (0, 1, "mlx5_3:1")] {
         let address = topology.nics[first].address.unwrap();
-        let other = PciAddress {
-            function: 1,
-            ..address
-        };
+        let mut other = address;
+        other.function = 1;
         change(&mut topology, address, |function| function.address = other);
         topology.nics[second].address = Some(other);
         let mut sorted = topology.clone();

@@ -27,7 +27,7 @@ proptest! {
             for (nic, (_, evidence)) in slots.iter().enumerate() {
                 // there is evidence against some others too; selections concern the extra NIC alone
                 if (3..12).contains(evidence) {
-                    EVIDENCE[*evidence].2(topology, selection, nic);
+                    disqualify(EVIDENCE[*evidence].0, topology, selection, nic);
                 }
             }
         };
@@ -35,7 +35,7 @@ proptest! {
         spoil(&mut with, &mut selection);
         let mut without = with.clone();
         without.nics.pop();
-        EVIDENCE[extra].2(&mut with, &mut selection, slots.len());
+        disqualify(EVIDENCE[extra].0, &mut with, &mut selection, slots.len());
         for policy in [Policy::Closest, Policy::Numa, Policy::All] {
             let mut request = Wish { policy, ..Wish::default() };
             let without_it = policy::map(&without, &request);

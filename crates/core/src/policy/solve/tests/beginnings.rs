@@ -27,10 +27,7 @@ fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
 #[test]
 fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_one_that_gives_more()
 {
-    let (far, farther) = (
-        near(&[vec![0, 3], vec![0, 3]]),
-        near(&[vec![0, 4], vec![0, 4]]),
-    );
+    let [far, farther] = [3, 4].map(|kind| near(&vec![vec![0, kind]; 2]));
     for (problem, nearest, richest) in [
         // of the nearest those with the fewest users
         (alike(4, 4).problem(), &[0, 1, 2, 3][..], None),

@@ -3,14 +3,11 @@
 use super::*;
 use proptest::prelude::*;
 
+type Span = std::ops::RangeInclusive<usize>;
+
 /// Machines from few different figures, so that ties are common; `shared` adds uplinks that several
 /// ways cross.
-fn machines(
-    gpus: std::ops::RangeInclusive<usize>,
-    rails: std::ops::RangeInclusive<usize>,
-    shared: usize,
-    each: usize,
-) -> impl Strategy<Value = Machine> {
+fn machines(gpus: Span, rails: Span, shared: usize, each: usize) -> impl Strategy<Value = Machine> {
     (gpus, rails).prop_flat_map(move |(gpus, rails)| {
         let rate = prop_oneof![4 => Just(400_000u64), 1 => Just(200_000), 1 => Just(100_000)];
         let link = prop_oneof![4 => Just(504_000u64), 1 => Just(252_000), 1 => Just(126_000)];
@@ -25,9 +22,8 @@ fn machines(
             let mut machine = Machine::new(&rates, &kinds, &links).wanting(each);
             for (capacity, bits) in uplinks {
                 let ways = (0..gpus * rails).filter(|way| bits.rotate_right(*way as u32) & 3 == 0);
-                let ways: Vec<(usize, usize)> =
-                    ways.map(|way| (way / rails, way % rails)).collect();
-                machine = machine.shared(capacity, &ways);
+                let ways = ways.map(|way| (way / rails, way % rails));
+                machine = machine.shared(capacity, &Vec::from_iter(ways));
             }
             machine
         })

@@ -26,9 +26,8 @@ impl Dice {
 fn any_machine(dice: &mut Dice) -> Machine {
     let (gpus, rails) = (3 + dice.below(4), 2 + dice.below(4));
     let rates = dice.all_of(rails, &[400_000, 400_000, 200_000]);
-    let kinds: Vec<Vec<u8>> = (0..gpus)
-        .map(|_| dice.all_of(rails, &[0, 1, 2, 3, 4]))
-        .collect();
+    let kinds = (0..gpus).map(|_| dice.all_of(rails, &[0, 1, 2, 3, 4]));
+    let kinds: Vec<Vec<u8>> = kinds.collect();
     let links = dice.all_of(gpus, &[504_000, 504_000, 252_000, 126_000]);
     let mut machine = Machine::new(&rates, &kinds, &links);
     for _ in 0..dice.below(4) {
