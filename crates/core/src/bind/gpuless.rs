@@ -93,25 +93,19 @@ mod tests {
 
     #[test]
     fn tasks_are_dealt_to_numa_nodes_in_order_and_no_node_stays_idle() {
-        let cases: [(_, _, &[&str], _, &[&str]); 9] = [
-            (
-                8,
-                "0-7",
-                &[],
-                true,
-                &["0", "0", "1", "1", "2", "2", "3", "3"],
-            ),
-            (4, "0-7", &["0-7"], true, &["0", "1", "2", "3"]),
-            (2, "0-7", &["0-7", "0-7"], true, &["0-1", "2-3"]),
-            (3, "0-7", &[], true, &["0", "1", "2-3"]),
+        let cases: [(_, _, &[&str], _, &[&str]); 9] = rows! {
+            8, "0-7", &[], true, &["0", "0", "1", "1", "2", "2", "3", "3"];
+            4, "0-7", &["0-7"], true, &["0", "1", "2", "3"];
+            2, "0-7", &["0-7", "0-7"], true, &["0-1", "2-3"];
+            3, "0-7", &[], true, &["0", "1", "2-3"];
             // of the nodes that the step reaches
-            (2, "2-5", &[], true, &["1", "2"]),
+            2, "2-5", &[], true, &["1", "2"];
             // a task that is alone, or bound, or did not ask keeps its CPUs
-            (1, "0-7", &[], true, &[""]),
-            (2, "0-1", &[], true, &["", ""]),
-            (2, "0-7", &["0-3", "4-7"], true, &["", ""]),
-            (2, "0-7", &[], false, &["", ""]),
-        ];
+            1, "0-7", &[], true, &[""];
+            2, "0-1", &[], true, &["", ""];
+            2, "0-7", &["0-3", "4-7"], true, &["", ""];
+            2, "0-7", &[], false, &["", ""];
+        };
         for (tasks, cpus, masks, asked, expected) in cases {
             let found = dealt(tasks, cpus, masks, asked);
             assert_eq!(found, expected, "{tasks} {cpus} {masks:?} {asked}");

@@ -211,20 +211,16 @@ nodename=gpu002 PARTITIONNAME=train default=off
         let cluster = "default=observe exclude=mlx5_9";
         let node = "default=observe exclude=mlx5_9 topology=/etc/a.json trust-topology";
         let all = format!("{node} default=closest rollout=10%");
-        for (name, partition, expected) in [
-            ("login", None, cluster),
-            ("gpu001", None, node),
-            ("gpu001", Some("train"), &all),
+        for (name, partition, expected) in rows! {
+            "login", None, cluster;
+            "gpu001", None, node;
+            "gpu001", Some("train"), &all;
             // names as they are
-            ("gpu001", Some("debug"), node),
-            ("gpu002", Some("train"), &format!("{all} default=off")),
+            "gpu001", Some("debug"), node;
+            "gpu002", Some("train"), &format!("{all} default=off");
             // the name with its domain
-            (
-                "gpu002.example.org",
-                Some("train"),
-                &format!("{all} default=off"),
-            ),
-        ] {
+            "gpu002.example.org", Some("train"), &format!("{all} default=off");
+        } {
             let held = held(&conf, name, partition).join(" ");
             assert_eq!(held, expected, "{name} {partition:?}");
         }

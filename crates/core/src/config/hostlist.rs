@@ -176,19 +176,15 @@ mod tests {
 
     #[test]
     fn names_are_counted_without_being_written_out() {
-        for (list, count, names) in [
-            ("gpu1,login", 2, "gpu1 login"),
-            ("n[08-10,7]", 4, "n08 n09 n10 n7"),
-            ("r[1-2]n[1-2]x", 4, "r1n1x r1n2x r2n1x r2n2x"),
-            ("n[98-101]", 4, "n98 n99 n100 n101"),
-            ("gpu[001-128],login1", 129, "gpu128 login1"),
-            ("n[0-4000000000]", 4_000_000_001, "n0"),
-            (
-                "n[0-999999999999999999][0-999999999999999999]",
-                u64::MAX,
-                "n00",
-            ),
-        ] {
+        for (list, count, names) in rows! {
+            "gpu1,login", 2, "gpu1 login";
+            "n[08-10,7]", 4, "n08 n09 n10 n7";
+            "r[1-2]n[1-2]x", 4, "r1n1x r1n2x r2n1x r2n2x";
+            "n[98-101]", 4, "n98 n99 n100 n101";
+            "gpu[001-128],login1", 129, "gpu128 login1";
+            "n[0-4000000000]", 4_000_000_001, "n0";
+            "n[0-999999999999999999][0-999999999999999999]", u64::MAX, "n00";
+        } {
             let list = HostList::parse(list).unwrap();
             assert!(names.split(' ').all(|name| list.has(name)), "{names}");
             assert_eq!(list.count(), count, "{names}");

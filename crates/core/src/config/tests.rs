@@ -294,18 +294,15 @@ fn libraries(words: &[&str]) -> Libraries {
 
 #[test]
 fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
-    for (text, expected) in [
-        ("env=ucx", Some(&["ucx"][..])),
-        ("env=ucx,nccl", Some(&["ucx", "nccl"])),
-        (
-            "env=ucx+nccl,nvshmem,verbose",
-            Some(&["ucx", "nccl", "nvshmem"]),
-        ),
-        ("env=default,libfabric", Some(&["default", "libfabric"])),
-        ("env=ucx,env=nccl", Some(&["nccl"])),
-        ("env=none", Some(&[])),
-        ("verbose", None),
-    ] {
+    for (text, expected) in rows! {
+        "env=ucx", Some(&["ucx"][..]);
+        "env=ucx,nccl", Some(&["ucx", "nccl"]);
+        "env=ucx+nccl,nvshmem,verbose", Some(&["ucx", "nccl", "nvshmem"]);
+        "env=default,libfabric", Some(&["default", "libfabric"]);
+        "env=ucx,env=nccl", Some(&["nccl"]);
+        "env=none", Some(&[]);
+        "verbose", None;
+    } {
         assert_eq!(words(text).env, expected.map(libraries), "`{text}`");
     }
     // words behind the list are words again
@@ -319,19 +316,13 @@ fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
 
 #[test]
 fn the_last_list_of_libraries_holds_and_names_that_any_layer_rules_out_add_up() {
-    for (default, environment, option, expected, no_env) in [
-        ("", "", "", Libraries::default(), ""),
-        ("env=ucx", "", "", libraries(&["ucx"]), ""),
-        ("env=ucx", "env=nccl", "", libraries(&["nccl"]), ""),
-        ("env=ucx", "env=none", "env=nccl", libraries(&["nccl"]), ""),
-        (
-            "no-env=A",
-            "no-env=B",
-            "no-env=C,env=ucx",
-            libraries(&["ucx"]),
-            "A,B,C",
-        ),
-    ] {
+    for (default, environment, option, expected, no_env) in rows! {
+        "", "", "", Libraries::default(), "";
+        "env=ucx", "", "", libraries(&["ucx"]), "";
+        "env=ucx", "env=nccl", "", libraries(&["nccl"]), "";
+        "env=ucx", "env=none", "env=nccl", libraries(&["nccl"]), "";
+        "no-env=A", "no-env=B", "no-env=C,env=ucx", libraries(&["ucx"]), "A,B,C";
+    } {
         let wish = merged(default, Some(environment), Some(option));
         assert_eq!(wish.libraries, expected, "{default} {environment} {option}");
         assert_eq!(wish.no_env.join(","), no_env);

@@ -265,20 +265,15 @@ fn numbers_of_unequal_gpus_are_said_to_be_a_guess_unless_cuda_counts_by_the_bus(
         // by the bus
         unequal_gpus(), ["CUDA=0", "ORDER=PCI_BUS_ID"], _ => [0], "node, in PCI order";
     }
-    for (node, set, open, is_a_guess) in [
-        (
-            unequal_gpus(),
-            &["CUDA=0", "ORDER=FASTEST_FIRST"][..],
-            None,
-            true,
-        ),
-        (unequal_gpus(), &["CUDA=0", "ORDER=PCI_BUS_ID"], None, false),
+    for (node, set, open, is_a_guess) in rows! {
+        unequal_gpus(), &["CUDA=0", "ORDER=FASTEST_FIRST"][..], None, true;
+        unequal_gpus(), &["CUDA=0", "ORDER=PCI_BUS_ID"], None, false;
         // all of them in whatever order
-        (unequal_gpus(), &["CUDA=3,2,1,0"], None, false),
+        unequal_gpus(), &["CUDA=3,2,1,0"], None, false;
         // those that it may open are equal
-        (unequal_gpus(), &["CUDA=0"], Some(&[0, 1][..]), false),
-        (nvidia(), &["CUDA=0"], None, false),
-    ] {
+        unequal_gpus(), &["CUDA=0"], Some(&[0, 1][..]), false;
+        nvidia(), &["CUDA=0"], None, false;
+    } {
         let why = found(&node, set, open).reason;
         assert_eq!(why.contains("guess"), is_a_guess, "{set:?}: {why}");
     }

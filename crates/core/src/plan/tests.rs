@@ -222,16 +222,12 @@ fn a_step_that_is_only_observed_is_told_in_one_line_with_all_that_it_would_bind_
     // no word asks for NVSHMEM's beside these, and one value is the user's
     let (less, fewer) = (&["UCX_NET_DEVICES=mlx5_0:1"], "env: NVSHMEM_HCA_LIST");
     let nothing = ["bind: nothing", "env: nothing"];
-    for (words, variables, expected) in [
-        ("closest", &[][..], [pairs, NODE, nodes, names]),
-        (
-            "bind=none,env=none",
-            &[],
-            [pairs, NODE, nothing[0], nothing[1]],
-        ),
-        ("no-env=NCCL_*", less, [pairs, NODE, nodes, fewer]),
-        ("", &[], ["0 tasks: no gpu", NONE, nothing[0], nothing[1]]),
-    ] {
+    for (words, variables, expected) in rows! {
+        "closest", &[][..], [pairs, NODE, nodes, names];
+        "bind=none,env=none", &[], [pairs, NODE, nothing[0], nothing[1]];
+        "no-env=NCCL_*", less, [pairs, NODE, nodes, fewer];
+        "", &[], ["0 tasks: no gpu", NONE, nothing[0], nothing[1]];
+    } {
         let plan = match words {
             "" => &bare,
             words => &plan_of(words, false),

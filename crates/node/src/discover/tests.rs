@@ -228,14 +228,11 @@ fn spoiled(changes: &[String]) -> (Topology, Vec<String>) {
 #[test]
 fn odd_files_cost_what_they_describe_and_nothing_else() {
     let node = "sys/devices/system/node/node1";
-    for (change, start) in [
-        (format!("{node}/cpulist=0-"), "cpulist`: `0-` is not a set"),
-        (format!("{node}/distance=21"), "distance`: 1 distances for"),
-        (
-            "sys/bus/pci/devices/0000:1b:00.0".into(),
-            "00.0`: no such PCI function",
-        ),
-    ] {
+    for (change, start) in rows! {
+        format!("{node}/cpulist=0-"), "cpulist`: `0-` is not a set";
+        format!("{node}/distance=21"), "distance`: 1 distances for";
+        "sys/bus/pci/devices/0000:1b:00.0".into(), "00.0`: no such PCI function";
+    } {
         let (topology, diagnostics) = spoiled(std::slice::from_ref(&change));
         let [told] = &diagnostics[..] else {
             panic!("{diagnostics:?}")
@@ -404,16 +401,13 @@ fn the_kernels_words_for_a_processor_are_read_and_written() {
         family: 6,
         model: 0x8f,
     };
-    for (text, expected) in [
-        (
-            "cpu:type:x86,ven0000fam0006mod008F:feature:",
-            known(Arch::X86, Some(intel)),
-        ),
-        ("cpu:type:aarch64:feature:", known(Arch::Arm, None)),
-        ("cpu:type:ppc64le:feature:", known(Arch::Power, None)),
-        ("cpu:type:s390:feature:", None),
-        ("x86", None),
-    ] {
+    for (text, expected) in rows! {
+        "cpu:type:x86,ven0000fam0006mod008F:feature:", known(Arch::X86, Some(intel));
+        "cpu:type:aarch64:feature:", known(Arch::Arm, None);
+        "cpu:type:ppc64le:feature:", known(Arch::Power, None);
+        "cpu:type:s390:feature:", None;
+        "x86", None;
+    } {
         let found = Processor::from_modalias(&format!("{text},0000,0001"));
         assert_eq!(found, expected, "{text}");
         if let Some(processor) = found {

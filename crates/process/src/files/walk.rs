@@ -219,13 +219,10 @@ mod tests {
     #[test]
     fn a_mount_that_automount_brings_is_looked_at_anew() {
         let by_nfs = "3 2 0:41 / /home/a rw - nfs server:/a rw";
-        for (later, expected) in [
-            (by_nfs, remote("/home/a/f")),
-            (
-                "3 2 0:41 / /home/a rw - fuse.x x rw",
-                End::Unanswered(ON_FUSE),
-            ),
-        ] {
+        for (later, expected) in rows! {
+            by_nfs, remote("/home/a/f");
+            "3 2 0:41 / /home/a rw - fuse.x x rw", End::Unanswered(ON_FUSE);
+        } {
             let files: &[(&str, &str)] = &[("/home/a/f", "")];
             let mut there = node(AUTOFS, files);
             there.later = Some(later);

@@ -136,16 +136,12 @@ fn a_file_written_by_hand_is_read_whatever_its_order_and_spelling() {
 fn the_package_of_a_numa_node_is_written_where_its_cores_do_not_tell_it() {
     // an older file, and the three that `pus` do not tell
     let (second, third) = (r#""cpus": "2-3","#, "[40, 40, 10]");
-    for (from, to, packages) in [
-        ("", "", [Some(0), Some(1)]),
-        (
-            second,
-            r#""cpus": "2-3", "package": 1,"#,
-            [Some(0), Some(1)],
-        ),
-        (second, r#""cpus": "2-3", "package": -1,"#, [Some(0), None]),
-        (third, r#"[40, 40, 10], "package": 7"#, [Some(0), Some(1)]),
-    ] {
+    for (from, to, packages) in rows! {
+        "", "", [Some(0), Some(1)];
+        second, r#""cpus": "2-3", "package": 1,"#, [Some(0), Some(1)];
+        second, r#""cpus": "2-3", "package": -1,"#, [Some(0), None];
+        third, r#"[40, 40, 10], "package": 7"#, [Some(0), Some(1)];
+    } {
         let topology = read(&SAMPLE.replace(from, to)).unwrap();
         let written = to_json(&topology);
         for topology in [&topology, &read(&written).unwrap()] {
@@ -168,19 +164,16 @@ fn a_functions_line_has_each_field_once_and_no_other() {
         let text = with_list("pci", 1, |_| serde_json::to_string(line).unwrap());
         read(&text).map(|topology| topology.pci.iter().next().cloned().unwrap())
     };
-    for (more, start) in [
-        ("; color red", "`color` is no field of"),
-        ("; class 0x020700; class 0x020700", "`class` stands twice"),
-        (
-            "; link 8.0 GT/s x1; link.max 8.0 GT/s x1",
-            "`link.max` stands twice",
-        ),
-        ("; vfs 1; vfs 1", "`vfs` stands twice"),
-        ("; numa_node -1", "`numa_node`: `-1` is no number"),
-        (";", "`` is no field of"),
-        ("; class", "found ``, expected a class of"),
-        ("; link 8.0 GT/s", "found `8.0 GT/s`, expected speed and"),
-    ] {
+    for (more, start) in rows! {
+        "; color red", "`color` is no field of";
+        "; class 0x020700; class 0x020700", "`class` stands twice";
+        "; link 8.0 GT/s x1; link.max 8.0 GT/s x1", "`link.max` stands twice";
+        "; vfs 1; vfs 1", "`vfs` stands twice";
+        "; numa_node -1", "`numa_node`: `-1` is no number";
+        ";", "`` is no field of";
+        "; class", "found ``, expected a class of";
+        "; link 8.0 GT/s", "found `8.0 GT/s`, expected speed and";
+    } {
         let line = format!("0000:01:00.0 below pci0000:00{more}");
         let message = read(&line).unwrap_err().to_string();
         let (_, message) = message.split_once(": ").unwrap();
@@ -221,16 +214,13 @@ fn sources_are_kept_in_the_file_and_are_no_part_of_the_topology() {
 #[test]
 fn text_that_is_not_such_a_file_is_refused_with_line_and_column() {
     let message = |text: &str| read(text).unwrap_err().to_string();
-    for (text, start) in [
-        ("", "line 1 column 0: EOF"),
-        ("{\n\n  \"version\": }", "line 3 column 14: expected value"),
-        ("{}", "`format`: missing, expected `nic-placement topology`"),
-        (&"[".repeat(100_000), "line 1 column "),
-        (
-            &" ".repeat(MAX_BYTES + 1),
-            "found `4194305` bytes, expected at",
-        ),
-    ] {
+    for (text, start) in rows! {
+        "", "line 1 column 0: EOF";
+        "{\n\n  \"version\": }", "line 3 column 14: expected value";
+        "{}", "`format`: missing, expected `nic-placement topology`";
+        &"[".repeat(100_000), "line 1 column ";
+        &" ".repeat(MAX_BYTES + 1), "found `4194305` bytes, expected at";
+    } {
         assert!(message(text).starts_with(start), "{}", message(text));
     }
     let negative = refusal("\"minor\": 0", "\"minor\": -1");
@@ -277,17 +267,13 @@ fn a_processor_is_kept_and_half_of_one_is_refused() {
         assert_eq!(read(&to_json(&topology)).unwrap(), topology);
     }
     let together = ": expected `vendor`, `family` and `model`";
-    for (from, to, part) in [
-        (
-            "143",
-            "65536",
-            ": expected `family` and `model` below `65536`",
-        ),
-        ("Genuine", "", ": unknown variant `Intel`, expected one"),
-        ("x86_64", "arm64", together),
-        (", \"model\": 143", "", together),
-        ("x86_64", "i386", ": unknown variant `i386`, expected one"),
-    ] {
+    for (from, to, part) in rows! {
+        "143", "65536", ": expected `family` and `model` below `65536`";
+        "Genuine", "", ": unknown variant `Intel`, expected one";
+        "x86_64", "arm64", together;
+        ", \"model\": 143", "", together;
+        "x86_64", "i386", ": unknown variant `i386`, expected one";
+    } {
         let message = with(&intel.replace(from, to)).unwrap_err().to_string();
         assert!(message.starts_with("line 5 column "), "{message}");
         assert!(message.contains(part), "{message}");

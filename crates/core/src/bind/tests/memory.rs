@@ -18,47 +18,17 @@ fn user_bound(cpus: &str, bind: Bind, mem: Mem, memory: Memory) -> TaskPlacement
 
 #[test]
 fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket() {
-    for (cpus, bind, mem, nodes, why) in [
-        (
-            "4-5",
-            Bind::Auto,
-            Mem::Prefer,
-            "1",
-            "node 1 of its GPU first",
-        ),
-        (
-            "0-1",
-            Bind::Auto,
-            Mem::Prefer,
-            "0-1",
-            "and of its CPUs first",
-        ),
-        (
-            "0-7",
-            Bind::Auto,
-            Mem::Prefer,
-            "0-1",
-            "and of its CPUs first",
-        ),
-        (
-            "4-5",
-            Bind::Auto,
-            Mem::Strict,
-            "1",
-            "alone, as `mem=strict` asks",
-        ),
-        (
-            "4-8",
-            Bind::Auto,
-            Mem::Prefer,
-            "",
-            "it runs on other sockets",
-        ),
-        ("8-9", Bind::Auto, Mem::Prefer, "", "it does not run near"),
+    for (cpus, bind, mem, nodes, why) in rows! {
+        "4-5", Bind::Auto, Mem::Prefer, "1", "node 1 of its GPU first";
+        "0-1", Bind::Auto, Mem::Prefer, "0-1", "and of its CPUs first";
+        "0-7", Bind::Auto, Mem::Prefer, "0-1", "and of its CPUs first";
+        "4-5", Bind::Auto, Mem::Strict, "1", "alone, as `mem=strict` asks";
+        "4-8", Bind::Auto, Mem::Prefer, "", "it runs on other sockets";
+        "8-9", Bind::Auto, Mem::Prefer, "", "it does not run near";
         // of two words that leave memory alone
-        ("4-5", Bind::None, Mem::None, "", "memory: `bind=none`"),
-        ("4-5", Bind::Auto, Mem::None, "", "memory: `mem=none`"),
-    ] {
+        "4-5", Bind::None, Mem::None, "", "memory: `bind=none`";
+        "4-5", Bind::Auto, Mem::None, "", "memory: `mem=none`";
+    } {
         let bound = user_bound(cpus, bind, mem, Memory::default());
         assert_eq!(bound.mems.to_string(), nodes, "{cpus} {bind:?} {mem:?}");
         assert_eq!(bound.fences, mem == Mem::Strict);

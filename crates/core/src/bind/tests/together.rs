@@ -183,24 +183,10 @@ const LACKS: &str = "no CPU on NUMA node 1";
 
 #[test]
 fn cores_of_its_own_near_its_gpu_are_kept_or_given() {
-    for (id, gpu, masks, cpus, moves, said) in [
-        (
-            0,
-            &[0][..],
-            ["0-3", "8-11"],
-            "0-3",
-            false,
-            "Slurm gave to it alone",
-        ),
-        (
-            1,
-            &[1],
-            ["0-15", "0-15"],
-            "12-15",
-            true,
-            "of its own, one seat",
-        ),
-    ] {
+    for (id, gpu, masks, cpus, moves, said) in rows! {
+        0, &[0][..], ["0-3", "8-11"], "0-3", false, "Slurm gave to it alone";
+        1, &[1], ["0-15", "0-15"], "12-15", true, "of its own, one seat";
+    } {
         let bound = cored(id, gpu, &masks);
         assert_eq!((&bound.cpus, bound.moves), (&set(cpus), moves));
         let near = format!("on NUMA node {id}, with its GPU");

@@ -49,18 +49,14 @@ fn the_partition_beats_the_node_that_the_file_and_that_plugstack_conf() {
 #[test]
 fn words_of_the_layers_add_up_and_the_nearer_count() {
     let partition = "default=bind=none\nPartitionName=p default=best-effort,no-env=B";
-    for (plugstack, file, expected) in [
-        (
-            "default=rail,strict,no-env=A",
-            partition,
-            "rail,best-effort,bind=none,no-env=A+B",
-        ),
-        ("default=observe", "default=bind=none", "observe,bind=none"),
-        ("default=observe", "default=closest", "closest"),
-        ("default=rail", "default=observe", "rail,observe"),
-        ("default=off", "default=observe", "observe"),
-        ("default=rail,observe", "default=off", "off"),
-    ] {
+    for (plugstack, file, expected) in rows! {
+        "default=rail,strict,no-env=A", partition, "rail,best-effort,bind=none,no-env=A+B";
+        "default=observe", "default=bind=none", "observe,bind=none";
+        "default=observe", "default=closest", "closest";
+        "default=rail", "default=observe", "rail,observe";
+        "default=off", "default=observe", "observe";
+        "default=rail,observe", "default=off", "off";
+    } {
         assert_eq!(default_of(plugstack, file, "p"), words(expected), "{file}");
     }
     let taken_back = default_of("default=rail,no-env=A", "default=no-env=none+C", "p");
@@ -243,29 +239,19 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
 
 #[test]
 fn each_variable_can_be_switched_on_and_off_and_back() {
-    for (default, option, name, expected) in [
-        ("", "", "NCCL_IB_HCA", true),
-        ("", "no-env=NCCL_*", "NCCL_IB_HCA", false),
-        ("", "no-env=NCCL_*", "UCX_NET_DEVICES", true),
-        ("no-env=NCCL_IB_HCA", "no-env=none", "NCCL_IB_HCA", true),
-        (
-            "no-env=NCCL_IB_HCA",
-            "no-env=none,UCX_TLS",
-            "UCX_TLS",
-            false,
-        ),
-        ("", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true),
-        ("", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false),
-        ("", "env=ucx+NCCL_IB_HCA,verbose", "UCX_NET_DEVICES", true),
-        ("env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", false),
-        ("env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true),
-        (
-            "",
-            "env=NCCL_IB_HCA,no-env=NCCL_IB_HCA",
-            "NCCL_IB_HCA",
-            false,
-        ),
-    ] {
+    for (default, option, name, expected) in rows! {
+        "", "", "NCCL_IB_HCA", true;
+        "", "no-env=NCCL_*", "NCCL_IB_HCA", false;
+        "", "no-env=NCCL_*", "UCX_NET_DEVICES", true;
+        "no-env=NCCL_IB_HCA", "no-env=none", "NCCL_IB_HCA", true;
+        "no-env=NCCL_IB_HCA", "no-env=none,UCX_TLS", "UCX_TLS", false;
+        "", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true;
+        "", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false;
+        "", "env=ucx+NCCL_IB_HCA,verbose", "UCX_NET_DEVICES", true;
+        "env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", false;
+        "env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true;
+        "", "env=NCCL_IB_HCA,no-env=NCCL_IB_HCA", "NCCL_IB_HCA", false;
+    } {
         let library = if name.starts_with("UCX") {
             "ucx"
         } else {

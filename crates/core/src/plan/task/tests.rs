@@ -194,16 +194,11 @@ fn the_choice_for_one_gpu_is_explained_and_that_for_several_counted() {
 
 #[test]
 fn a_task_without_gpus_has_the_nics_of_the_node_on_which_it_runs_else_all_that_it_may_open() {
-    for (denied, left, path, reason) in [
-        (&[][..], &COMPUTE[..4], "NODE", "the NICs of NUMA node 0,"),
-        (
-            &COMPUTE[..1],
-            &COMPUTE[1..4],
-            "NODE",
-            "the NICs of NUMA node 0,",
-        ),
-        (&COMPUTE[..4], &COMPUTE[4..], "SYS", "no good NIC on a"),
-    ] {
+    for (denied, left, path, reason) in rows! {
+        &[][..], &COMPUTE[..4], "NODE", "the NICs of NUMA node 0,";
+        &COMPUTE[..1], &COMPUTE[1..4], "NODE", "the NICs of NUMA node 0,";
+        &COMPUTE[..4], &COMPUTE[4..], "SYS", "no good NIC on a";
+    } {
         let task = task_of("", "0-3");
         let (task, rails, _) = placed(&Wish::default(), &Step::default(), task, denied);
         let expected = left.iter().map(|name| format!("{name}:1 {path}"));
@@ -216,14 +211,11 @@ fn a_task_without_gpus_has_the_nics_of_the_node_on_which_it_runs_else_all_that_i
 #[test]
 fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
     // a NIC for storage is no job's
-    for (denied, start) in [
-        (&[][..], None),
-        (&["mlx5_1"], None),
-        (
-            &["mlx5_1", "mlx5_3", "mlx5_4"],
-            Some("it may not open mlx5_3 mlx5_4: NCCL"),
-        ),
-    ] {
+    for (denied, start) in rows! {
+        &[][..], None;
+        &["mlx5_1"], None;
+        &["mlx5_1", "mlx5_3", "mlx5_4"], Some("it may not open mlx5_3 mlx5_4: NCCL");
+    } {
         let (task, ..) = placed(&Wish::default(), &Step::default(), task_of("", ""), denied);
         let Notes {
             warning, reasons, ..

@@ -136,14 +136,11 @@ fn an_open_file_waits_for_no_other_and_stays_in_this_process() {
     let place = Place::new("flags");
     let path = place.file("file", "text");
     let no_wait = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    for (file, wanted) in [
-        (open::open_kernel_file(&path).unwrap(), no_wait),
-        (open::open_resolved(&path).unwrap(), no_wait),
-        (
-            directory_descriptor(&place.0).unwrap(),
-            libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
-        ),
-    ] {
+    for (file, wanted) in rows! {
+        open::open_kernel_file(&path).unwrap(), no_wait;
+        open::open_resolved(&path).unwrap(), no_wait;
+        directory_descriptor(&place.0).unwrap(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    } {
         assert_eq!(flags(&file) & wanted, wanted);
     }
     // a link took the place of the file, and of the directory

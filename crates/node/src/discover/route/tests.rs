@@ -196,30 +196,20 @@ fn an_address_of_which_the_table_has_no_network_is_found_among_a_ports_gids() {
     let ipv6 = "fc01:0000:0003:0000:0000:0000:0000:0001";
     let mapped = "0000:0000:0000:0000:0000:ffff:0a00:0001";
     let own = "ibp24s0 0000000A 00000000 0001 0 0000FFFF";
-    for (layer, route, gid, expected) in [
-        ("Ethernet", Some(""), ipv6, true),
-        ("Ethernet", Some(""), mapped, true),
+    for (layer, route, gid, expected) in rows! {
+        "Ethernet", Some(""), ipv6, true;
+        "Ethernet", Some(""), mapped, true;
         // its network is known
-        ("Ethernet", Some(own), mapped, false),
+        "Ethernet", Some(own), mapped, false;
         // a capture without the table is no evidence
-        ("Ethernet", None, mapped, false),
+        "Ethernet", None, mapped, false;
         // InfiniBand has no such addresses
-        ("InfiniBand", Some(""), ipv6, false),
+        "InfiniBand", Some(""), ipv6, false;
         // an empty place, and link-local
-        (
-            "Ethernet",
-            Some(""),
-            "0000:0000:0000:0000:0000:0000:0000:0000",
-            false,
-        ),
-        (
-            "Ethernet",
-            Some(""),
-            "0000:0000:0000:0000:0000:ffff:a9fe:0001",
-            false,
-        ),
-        ("Ethernet", Some(""), "", false),
-    ] {
+        "Ethernet", Some(""), "0000:0000:0000:0000:0000:0000:0000:0000", false;
+        "Ethernet", Some(""), "0000:0000:0000:0000:0000:ffff:a9fe:0001", false;
+        "Ethernet", Some(""), "", false;
+    } {
         for index in [2, 7] {
             let port = format!("{MLX5_0}/infiniband/mlx5_0/ports/1");
             let mut files = vec![

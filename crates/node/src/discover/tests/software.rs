@@ -41,23 +41,13 @@ const OF_IWARP: &str = "b883:0312:3456:0000:0000:0000:0000:0000";
 
 #[test]
 fn a_software_device_below_the_function_of_its_interface_is_no_nic_of_it() {
-    for (device, own, gid, expected) in [
-        (
-            "rxe0",
-            &["parent=eno1", "node_desc=node7 rxe0"][..],
-            LINK_LOCAL,
-            "mlx5_0",
-        ),
-        (
-            "siw0",
-            &["node_desc=Software iWARP stack"],
-            OF_IWARP,
-            "mlx5_0",
-        ),
+    for (device, own, gid, expected) in rows! {
+        "rxe0", &["parent=eno1", "node_desc=node7 rxe0"][..], LINK_LOCAL, "mlx5_0";
+        "siw0", &["node_desc=Software iWARP stack"], OF_IWARP, "mlx5_0";
         // hardware of iWARP, and a card whatever it is called
-        ("irdma0", &["node_desc=node7 irdma0"], OF_IWARP, "irdma0"),
-        ("rxe0", &["node_desc=rxe"], LINK_LOCAL, "rxe0"),
-    ] {
+        "irdma0", &["node_desc=node7 irdma0"], OF_IWARP, "irdma0";
+        "rxe0", &["node_desc=rxe"], LINK_LOCAL, "rxe0";
+    } {
         for scope in SCOPES {
             let (found, said) = read(beside_a_gpu(device, own, gid), scope);
             assert_eq!(said, [], "{scope:?}");

@@ -176,15 +176,11 @@ fn a_live_pix_wins_over_the_model() {
     supply(&mut live, known(ND_H100));
     assert_eq!(live.path_type(gpu, nic), PathType::Pix);
     // the model's pairs of this GPU and of this NIC, and an untouched pair
-    for (gpu, nic, path) in [
-        (gpu, address("0101:00:00.0"), PathType::Node),
-        (address("0002:00:00.0"), nic, PathType::Node),
-        (
-            address("0003:00:00.0"),
-            address("0103:00:00.0"),
-            PathType::Pix,
-        ),
-    ] {
+    for (gpu, nic, path) in rows! {
+        gpu, address("0101:00:00.0"), PathType::Node;
+        address("0002:00:00.0"), nic, PathType::Node;
+        address("0003:00:00.0"), address("0103:00:00.0"), PathType::Pix;
+    } {
         assert_eq!(live.path_type(gpu, nic), path, "{gpu} {nic}");
     }
     assert_eq!(live.stated_paths.len(), 6);
