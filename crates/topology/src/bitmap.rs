@@ -252,13 +252,9 @@ mod tests {
 
     #[test]
     fn a_list_and_a_mask_are_read_and_written_in_the_shortest_form() {
-        for (list, shortest) in [
-            ("", ""),
-            ("0", "0"),
-            ("0-3,8", "0-3,8"),
-            ("3,1,2", "1-3"),
-            ("0-55,112-167\n", "0-55,112-167"),
-        ] {
+        for (list, shortest) in rows! {
+            "", ""; "0", "0"; "0-3,8", "0-3,8"; "3,1,2", "1-3"; "0-55,112-167\n", "0-55,112-167";
+        } {
             assert_eq!(set(list).to_string(), shortest);
         }
         for (mask, shortest) in [

@@ -256,27 +256,18 @@ mod tests {
     /// Two root ports on one host bridge, a switch below the first with another switch below that.
     fn machine() -> Topology {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for (address, parent, node) in [
-            ("00:01.0", "pci0000:00", Some(0)),
-            ("01:00.0", "00:01.0", Some(0)),
-            ("02:00.0", "01:00.0", Some(0)),
-            ("02:01.0", "01:00.0", Some(0)),
-            ("02:02.0", "01:00.0", Some(0)),
-            ("03:00.0", "02:00.0", None),
-            ("04:00.0", "02:01.0", Some(0)),
-            ("05:00.0", "02:02.0", Some(0)),
-            ("06:00.0", "05:00.0", Some(0)),
-            ("07:00.0", "06:00.0", Some(0)),
-            ("07:00.1", "06:00.0", Some(0)),
-            ("00:02.0", "pci0000:00", Some(0)),
-            ("08:00.0", "00:02.0", Some(0)),
-            ("40:01.0", "pci0000:40", Some(0)),
-            ("41:00.0", "40:01.0", Some(0)),
-            ("80:01.0", "pci0000:80", Some(1)),
-            ("81:00.0", "80:01.0", Some(1)),
-            ("c0:01.0", "pci0000:c0", None),
-            ("c1:00.0", "c0:01.0", None),
-        ] {
+        for (address, parent, node) in rows! {
+            "00:01.0", "pci0000:00", Some(0); "01:00.0", "00:01.0", Some(0);
+            "02:00.0", "01:00.0", Some(0); "02:01.0", "01:00.0", Some(0);
+            "02:02.0", "01:00.0", Some(0); "03:00.0", "02:00.0", None;
+            "04:00.0", "02:01.0", Some(0); "05:00.0", "02:02.0", Some(0);
+            "06:00.0", "05:00.0", Some(0); "07:00.0", "06:00.0", Some(0);
+            "07:00.1", "06:00.0", Some(0); "00:02.0", "pci0000:00", Some(0);
+            "08:00.0", "00:02.0", Some(0); "40:01.0", "pci0000:40", Some(0);
+            "41:00.0", "40:01.0", Some(0); "80:01.0", "pci0000:80", Some(1);
+            "81:00.0", "80:01.0", Some(1); "c0:01.0", "pci0000:c0", None;
+            "c1:00.0", "c0:01.0", None;
+        } {
             function(&mut topology, address, parent, node, 16);
         }
         topology
@@ -311,20 +302,12 @@ mod tests {
     fn a_broadcom_switch_that_shows_itself_as_two_is_one() {
         // GPU 05 behind a part, NIC 06 behind another part, NIC 07 at the whole
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for (address, parent) in [
-            ("00:01.0", "pci0000:00"),
-            ("01:00.0", "00:01.0"),
-            ("02:00.0", "01:00.0"),
-            ("02:01.0", "01:00.0"),
-            ("02:02.0", "01:00.0"),
-            ("03:00.0", "02:00.0"),
-            ("08:00.0", "03:00.0"),
-            ("05:00.0", "08:00.0"),
-            ("04:00.0", "02:01.0"),
-            ("09:00.0", "04:00.0"),
-            ("06:00.0", "09:00.0"),
-            ("07:00.0", "02:02.0"),
-        ] {
+        for (address, parent) in rows! {
+            "00:01.0", "pci0000:00"; "01:00.0", "00:01.0"; "02:00.0", "01:00.0";
+            "02:01.0", "01:00.0"; "02:02.0", "01:00.0"; "03:00.0", "02:00.0"; "08:00.0", "03:00.0";
+            "05:00.0", "08:00.0"; "04:00.0", "02:01.0"; "09:00.0", "04:00.0"; "06:00.0", "09:00.0";
+            "07:00.0", "02:02.0";
+        } {
             function(&mut topology, address, parent, Some(0), 16);
         }
         use PathType::{Pix, Pxb};
@@ -344,11 +327,8 @@ mod tests {
             switch.subsystem = Some((0x1000, subsystem));
             topology.pci.insert(switch);
             let kinds = ["06:00.0", "07:00.0"].map(|nic| way(&topology, "05:00.0", nic).kind);
-            assert_eq!(
-                kinds,
-                [to_part, to_whole],
-                "{address} {device:x} {subsystem:x}"
-            );
+            let expected = [to_part, to_whole];
+            assert_eq!(kinds, expected, "{address} {device:x} {subsystem:x}");
         }
     }
 

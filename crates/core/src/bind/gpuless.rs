@@ -131,12 +131,9 @@ mod tests {
     #[test]
     fn a_task_whose_gpu_could_not_be_told_keeps_its_cpus() {
         let topology = machine([2, 1, 1, 1], false, &[]);
-        for (list, step_gpus, is_dealt) in [
-            ("", "", true),
-            ("NoDevFiles", "", true),
-            ("MIG-0b0b0b0b", "", false),
-            ("", "0", false),
-        ] {
+        for (list, step_gpus, is_dealt) in rows! {
+            "", "", true; "NoDevFiles", "", true; "MIG-0b0b0b0b", "", false; "", "0", false;
+        } {
             let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();
             let gpus = GpuGrant {
                 variables,

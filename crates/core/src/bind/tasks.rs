@@ -335,28 +335,21 @@ mod tests {
             (2, all, "nic:per_task:1", None),
         ] {
             let found = nodes(&machine(), &step(tasks, gpus), &under(rule));
-            assert_eq!(
-                found.as_deref(),
-                expected,
-                "{tasks} tasks, {rule} of {gpus}"
-            );
+            let got = found.as_deref();
+            assert_eq!(got, expected, "{tasks} tasks, {rule} of {gpus}");
         }
     }
 
     #[test]
     fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
-        for (promised, rule, expected) in [
-            (false, "gpu:per_task:1", true),
-            (false, "gres/gpu:per_task:2", true),
+        for (promised, rule, expected) in rows! {
+            false, "gpu:per_task:1", true; false, "gres/gpu:per_task:2", true;
             // as srun writes `--tres-per-task`
-            (false, "gres/tmp:per_task:10+gres/gpu:per_task:1", true),
-            (false, "gres/nic:per_task:1+gres/gpu:closest", false),
-            (false, "gres/nic:per_task:1", false),
-            (true, "gpu:closest", true),
-            (false, "gpu:map_gpu:0,0", false),
-            (false, "gpu:closest", false),
-            (false, "", false),
-        ] {
+            false, "gres/tmp:per_task:10+gres/gpu:per_task:1", true;
+            false, "gres/nic:per_task:1+gres/gpu:closest", false;
+            false, "gres/nic:per_task:1", false; true, "gpu:closest", true;
+            false, "gpu:map_gpu:0,0", false; false, "gpu:closest", false; false, "", false;
+        } {
             let known = TaskGpus {
                 by_local_id: promised.then(|| vec![GpuIndex(0)]),
                 ..TaskGpus::default()
@@ -371,15 +364,12 @@ mod tests {
 
     #[test]
     fn masks_are_private_where_each_task_has_one_with_cpus_that_no_other_has() {
-        for (tasks, masks, expected) in [
-            (2, &["0-1", "4-5"][..], true),
-            (1, &["0-1"], true),
-            (2, &["0-1", "1-2"], false),
-            (2, &["0-3", "0-3"], false),
+        for (tasks, masks, expected) in rows! {
+            2, &["0-1", "4-5"][..], true; 1, &["0-1"], true; 2, &["0-1", "1-2"], false;
+            2, &["0-3", "0-3"], false;
             // Slurm starts again at the first
-            (3, &["0-1", "4-5"], false),
-            (2, &["0-1", ""], false),
-        ] {
+            3, &["0-1", "4-5"], false; 2, &["0-1", ""], false;
+        } {
             let task = Task {
                 masks: masks.iter().map(|mask| set(mask)).collect(),
                 ..Task::default()

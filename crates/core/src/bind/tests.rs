@@ -218,10 +218,8 @@ fn a_users_way_of_binding_is_quoted_in_one_short_line() {
     let reasons = one.bound().notes.reasons;
     assert_eq!(reasons.len(), 2, "CPUs and memory");
     for why in reasons {
-        assert!(
-            why.contains("none\\n[2026-01-01]") && why.len() < 200,
-            "{why}"
-        );
+        let is_right = why.contains("none\\n[2026-01-01]") && why.len() < 200;
+        assert!(is_right, "{why}");
         assert!(!why.contains(['\n', '\u{1b}', '\u{202e}']), "{why:?}");
     }
 }

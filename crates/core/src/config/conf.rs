@@ -239,13 +239,9 @@ nodename=gpu002 PARTITIONNAME=train default=off
              PartitionName= default=all\nNodeName=a NodeName=b default=all\n",
         );
         assert_eq!(held(&conf, "gpu1", None), ["exclude=a"]);
-        let parts = [
-            (1, "has no `]`"),
-            (3, "at the beginning"),
-            (4, "no argument"),
-            (5, "is missing"),
-            (6, "twice"),
-        ];
+        let parts = rows! {
+            1, "has no `]`"; 3, "at the beginning"; 4, "no argument"; 5, "is missing"; 6, "twice";
+        };
         assert_eq!(findings.len(), parts.len(), "{findings:?}");
         for (finding, (line, part)) in findings.iter().zip(parts) {
             let start = format!("`/c:{line}`: ");

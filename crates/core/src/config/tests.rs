@@ -33,19 +33,12 @@ fn the_option_without_words_is_the_same_in_all_of_slurms_spellings() {
 fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
     let help = help();
     // an example for each name of a value
-    let examples = [
-        ("LIBRARY,…", "ucx,nccl"),
-        ("NAME,…", "NCCL_IB_HCA"),
-        ("NAME=TEMPLATE", "MINE={nic}"),
-        ("nics-per-task=1-8", "nics-per-task=2"),
-        ("WORDS", "numa"),
-        ("NIC,…", "mlx5_0"),
-        ("PATH:PERCENT,…", "SYS:50"),
-        ("SECONDS", "60"),
-        ("PERCENT%[,observe]", "10%,observe"),
-        ("conf=FILE", "conf=/etc/c.conf"),
-        ("node-file=PATH", "node-file=/run/node.json"),
-    ];
+    let examples = rows! {
+        "LIBRARY,…", "ucx,nccl"; "NAME,…", "NCCL_IB_HCA"; "NAME=TEMPLATE", "MINE={nic}";
+        "nics-per-task=1-8", "nics-per-task=2"; "WORDS", "numa"; "NIC,…", "mlx5_0";
+        "PATH:PERCENT,…", "SYS:50"; "SECONDS", "60"; "PERCENT%[,observe]", "10%,observe";
+        "conf=FILE", "conf=/etc/c.conf"; "node-file=PATH", "node-file=/run/node.json";
+    };
     let words = WORDS.iter().map(|spec| (spec, true));
     for (spec, is_word) in words.chain(ARGUMENTS.iter().map(|spec| (spec, false))) {
         let shown = format!("  {}", spec.spelling());
@@ -120,31 +113,23 @@ fn merged(default: &str, environment: Option<&str>, option: Option<&str>) -> Wis
 
 #[test]
 fn the_option_beats_the_environment_and_that_the_admins_default() {
-    for (default, environment, option, expected) in [
-        ("", None, None, "off"),
-        ("", None, Some(""), "closest"),
-        ("", Some(""), None, "closest"),
-        ("numa", None, None, "numa"),
-        ("numa", None, Some(""), "numa"),
-        ("off", None, Some("verbose"), "closest"),
-        ("numa", None, Some("off"), "off"),
-        ("numa", Some("off"), None, "off"),
-        ("numa", Some("off"), Some(""), "numa"),
-        ("numa", Some("all"), Some("off"), "off"),
-        ("verbose", None, None, "off"),
-        ("closest", Some("numa"), Some("all"), "all"),
+    for (default, environment, option, expected) in rows! {
+        "", None, None, "off"; "", None, Some(""), "closest"; "", Some(""), None, "closest";
+        "numa", None, None, "numa"; "numa", None, Some(""), "numa";
+        "off", None, Some("verbose"), "closest"; "numa", None, Some("off"), "off";
+        "numa", Some("off"), None, "off"; "numa", Some("off"), Some(""), "numa";
+        "numa", Some("all"), Some("off"), "off"; "verbose", None, None, "off";
+        "closest", Some("numa"), Some("all"), "all";
         // the user's request counts where the admin only observes
-        ("observe", None, None, "observe closest"),
-        ("rail,observe,strict", None, None, "observe rail"),
-        ("observe", None, Some(""), "closest"),
-        ("observe", None, Some("off"), "off"),
-        ("observe", Some("off"), None, "off"),
-        ("observe", Some("off"), Some("verbose"), "closest"),
-        ("closest", None, Some("observe"), "observe closest"),
-        ("", Some("observe"), None, "observe closest"),
-        ("", Some("observe"), Some("rail"), "rail"),
-        ("off", None, Some("observe"), "observe closest"),
-    ] {
+        "observe", None, None, "observe closest";
+        "rail,observe,strict", None, None, "observe rail";
+        "observe", None, Some(""), "closest"; "observe", None, Some("off"), "off";
+        "observe", Some("off"), None, "off";
+        "observe", Some("off"), Some("verbose"), "closest";
+        "closest", None, Some("observe"), "observe closest";
+        "", Some("observe"), None, "observe closest"; "", Some("observe"), Some("rail"), "rail";
+        "off", None, Some("observe"), "observe closest";
+    } {
         let wish = merged(default, environment, option);
         let policy = match (wish.enabled, wish.observe) {
             (false, _) => "off".to_string(),
@@ -154,10 +139,8 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         assert_eq!(policy, expected, "`{default}` {environment:?} {option:?}");
     }
     let both = merged("bind=none,verbose", None, Some("strict"));
-    assert_eq!(
-        (both.bind, both.verbose, both.dry_run),
-        (Bind::None, true, false)
-    );
+    let found = (both.bind, both.verbose, both.dry_run);
+    assert_eq!(found, (Bind::None, true, false));
     assert_eq!(both.strictness, Strictness::Strict);
     let softened = merged("restricted,nics-per-task=2", Some("best-effort"), None);
     assert_eq!(softened.strictness, Strictness::BestEffort);
@@ -180,15 +163,12 @@ fn a_policy_and_a_strictness_are_written_by_their_own_words() {
 
 #[test]
 fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
-    for (option, bind, mem) in [
-        ("", Bind::Auto, Mem::Prefer),
-        ("bind=numa", Bind::Numa, Mem::Prefer),
-        ("bind=core", Bind::Core, Mem::Prefer),
-        ("bind=none", Bind::None, Mem::None),
-        ("bind=none,mem=prefer", Bind::None, Mem::Prefer),
-        ("mem=strict", Bind::Auto, Mem::Strict),
-        ("mem=none", Bind::Auto, Mem::None),
-    ] {
+    for (option, bind, mem) in rows! {
+        "", Bind::Auto, Mem::Prefer; "bind=numa", Bind::Numa, Mem::Prefer;
+        "bind=core", Bind::Core, Mem::Prefer; "bind=none", Bind::None, Mem::None;
+        "bind=none,mem=prefer", Bind::None, Mem::Prefer; "mem=strict", Bind::Auto, Mem::Strict;
+        "mem=none", Bind::Auto, Mem::None;
+    } {
         let wish = merged("", None, Some(option));
         assert_eq!((wish.bind, wish.mem), (bind, mem), "`{option}`");
     }
@@ -295,13 +275,10 @@ fn libraries(words: &[&str]) -> Libraries {
 #[test]
 fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
     for (text, expected) in rows! {
-        "env=ucx", Some(&["ucx"][..]);
-        "env=ucx,nccl", Some(&["ucx", "nccl"]);
+        "env=ucx", Some(&["ucx"][..]); "env=ucx,nccl", Some(&["ucx", "nccl"]);
         "env=ucx+nccl,nvshmem,verbose", Some(&["ucx", "nccl", "nvshmem"]);
         "env=default,libfabric", Some(&["default", "libfabric"]);
-        "env=ucx,env=nccl", Some(&["nccl"]);
-        "env=none", Some(&[]);
-        "verbose", None;
+        "env=ucx,env=nccl", Some(&["nccl"]); "env=none", Some(&[]); "verbose", None;
     } {
         assert_eq!(words(text).env, expected.map(libraries), "`{text}`");
     }
@@ -392,16 +369,11 @@ fn names(admin: &Admin) -> Vec<&str> {
 
 #[test]
 fn a_variable_replaces_what_the_allocation_was_given_where_it_was_set_since() {
-    for (variable, before, replaces) in [
-        (None, None, false),
-        (Some("off"), None, true),
-        (Some("off"), Some("off"), false),
-        (Some("off"), Some("rail"), true),
-        (None, Some("off"), false),
-        (Some(""), None, false),
-        (Some("closet"), None, false),
-        (Some("closet"), Some("off"), false),
-    ] {
+    for (variable, before, replaces) in rows! {
+        None, None, false; Some("off"), None, true; Some("off"), Some("off"), false;
+        Some("off"), Some("rail"), true; None, Some("off"), false; Some(""), None, false;
+        Some("closet"), None, false; Some("closet"), Some("off"), false;
+    } {
         let found = replaces_the_allocations(variable, before);
         assert_eq!(found, replaces, "{variable:?} after {before:?}");
     }

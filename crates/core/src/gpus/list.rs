@@ -224,10 +224,8 @@ mod tests {
             let visible: Vec<GpuIndex> = topology.gpu_indices().collect();
             let listed = cuda(&topology, list, &visible);
             let found: Vec<usize> = listed.gpus.iter().map(|gpu| gpu.0).collect();
-            assert_eq!(
-                (&found[..], &listed.unknown[..]),
-                (gpus, &strings(unknown)[..])
-            );
+            let got = (&found[..], &listed.unknown[..]);
+            assert_eq!(got, (gpus, &strings(unknown)[..]));
         }
     }
 

@@ -115,17 +115,13 @@ mod tests {
     fn the_kth_task_has_the_kth_gpu_that_it_sees_also_if_there_are_more_gpus() {
         let h100 = platform::model("dgx-h100").unwrap();
         for (tasks, local_id, visible, of_step, bind, expected) in rows! {
-            8, 0, ALL, ALL, "", Ok(0);
-            8, 3, ALL, ALL, "", Ok(3);
-            8, 7, ALL, ALL, "", Ok(7);
+            8, 0, ALL, ALL, "", Ok(0); 8, 3, ALL, ALL, "", Ok(3); 8, 7, ALL, ALL, "", Ok(7);
             // not the fifth, as blocks would give
             2, 1, ALL, ALL, "gpu:none", Ok(1);
             // in the program's order
-            2, 1, "6,2", "2,6", "gpu:verbose,none", Ok(2);
-            1, 0, ALL, "", "", Ok(0);
+            2, 1, "6,2", "2,6", "gpu:verbose,none", Ok(2); 1, 0, ALL, "", "", Ok(0);
             // these deal no GPUs
-            8, 3, ALL, ALL, "gres/nic:per_task:1", Ok(3);
-            8, 3, ALL, ALL, "gres/nic:closest", Ok(3);
+            8, 3, ALL, ALL, "gres/nic:per_task:1", Ok(3); 8, 3, ALL, ALL, "gres/nic:closest", Ok(3);
             8, 3, ALL, ALL, "gres/tmp:per_task:10+gres/gpu:none", Ok(3);
             8, 0, "0", ALL, "", Err("sees 1 GPUs and the");
             8, 0, ALL, ALL, "gpu:per_task:1", Err("GPUs, by `gpu:per_task:1`");
@@ -160,11 +156,8 @@ mod tests {
                 (8, ALL, ALL, &[]),
             ] {
                 let (found, seen) = promised((&topology, tasks, 0), visible, of_step, "", open);
-                assert_eq!(
-                    found,
-                    Ok(seen[..tasks as usize].to_vec()),
-                    "{visible}, by {shift}"
-                );
+                let expected = Ok(seen[..tasks as usize].to_vec());
+                assert_eq!(found, expected, "{visible}, by {shift}");
             }
         }
     }

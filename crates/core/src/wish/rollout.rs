@@ -139,14 +139,9 @@ mod tests {
     #[test]
     fn the_share_is_the_documented_formula() {
         // echo $(( (ID * 2654435761 % 4294967296) * 100 / 4294967296 ))
-        for (job, expected) in [
-            (1u32, 61),
-            (2, 23),
-            (3, 85),
-            (100, 80),
-            (1234, 65),
-            (67_043_327, 67),
-        ] {
+        for (job, expected) in rows! {
+            1u32, 61; 2, 23; 3, 85; 100, 80; 1234, 65; 67_043_327, 67;
+        } {
             let by_hand = (u64::from(job) * 2_654_435_761 % 4_294_967_296) * 100 / 4_294_967_296;
             assert_eq!(u64::from(hash(job)), by_hand, "job {job}");
             assert_eq!(hash(job), expected, "job {job}");

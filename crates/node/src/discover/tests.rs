@@ -201,10 +201,8 @@ fn of_numa_nodes_distances_and_devices_no_more_are_kept_than_a_topology_file_can
 fn a_machine_without_gpus_nics_or_anything_is_a_fact() {
     let (topology, diagnostics) = read(Manifest::default(), Scope::Full);
     assert_eq!(diagnostics, []);
-    assert_eq!(
-        topology,
-        Topology::empty("this node", Provenance::ThisSystem)
-    );
+    let found = topology;
+    assert_eq!(found, Topology::empty("this node", Provenance::ThisSystem));
 }
 
 /// The DGX H100 with some files changed (`PATH=TEXT`, `PATH -> TARGET`) or taken away (`PATH`).
@@ -251,14 +249,11 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
     assert!(lost.address.is_none() && lost.ports.is_empty());
 
     let port = format!("{MLX5_0}/infiniband/mlx5_0/ports/1");
-    for (file, rate) in [
-        ("rate=4x the usual", None),
-        ("rate=-1 Gb/sec", None),
-        ("rate=99999999999999999999999 Gb/sec", None),
-        ("rate", None),
-        ("rate=0 Gb/sec (4X)", Some(0)),
-        ("rate=2.5 Gb/sec (1X SDR)", Some(2_500)),
-    ] {
+    for (file, rate) in rows! {
+        "rate=4x the usual", None; "rate=-1 Gb/sec", None;
+        "rate=99999999999999999999999 Gb/sec", None; "rate", None; "rate=0 Gb/sec (4X)", Some(0);
+        "rate=2.5 Gb/sec (1X SDR)", Some(2_500);
+    } {
         let (topology, _) = spoiled(&[format!("{port}/{file}")]);
         assert_eq!(nic(&topology, "mlx5_0").ports[0].rate_mbps, rate, "{file}");
     }

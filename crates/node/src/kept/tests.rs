@@ -169,13 +169,10 @@ fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
         let mut nics = kept.topology.nics.iter();
         nics.find(|nic| nic.name == *name).unwrap().ports[0].state
     };
-    for (now, expected) in [
-        ("down", PortState::Down),
-        ("lowerlayerdown", PortState::Down),
-        ("unknown", PortState::Active),
-        ("dormant", PortState::Active),
-        ("up", PortState::Active),
-    ] {
+    for (now, expected) in rows! {
+        "down", PortState::Down; "lowerlayerdown", PortState::Down; "unknown", PortState::Active;
+        "dormant", PortState::Active; "up", PortState::Active;
+    } {
         insert(&mut manifest, &operstate, now);
         let kept = settled(&manifest, node.clone(), 100).unwrap();
         assert_eq!(state(&kept), expected, "{now}");
@@ -183,12 +180,8 @@ fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
             .diagnostics
             .iter()
             .any(|told| told.to_string().contains(&name));
-        assert_eq!(
-            told,
-            expected == PortState::Down,
-            "{now}: {:?}",
-            kept.diagnostics
-        );
+        let wanted = expected == PortState::Down;
+        assert_eq!(told, wanted, "{now}: {:?}", kept.diagnostics);
     }
     node.links.insert(interface.clone(), "down".to_string());
     let mut nics = node.topology.nics.iter_mut();

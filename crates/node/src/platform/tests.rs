@@ -26,10 +26,8 @@ fn every_model_parses_says_where_its_facts_come_from_and_is_stored_as_it_is_writ
     for built_in in MODELS {
         let (name, provenance) = (built_in.name, Provenance::Model(built_in.name.to_string()));
         let (topology, sources) = (model(name).unwrap(), built_in.sources().unwrap());
-        assert_eq!(
-            (topology.name.as_str(), &topology.provenance),
-            (name, &provenance)
-        );
+        let got = (topology.name.as_str(), &topology.provenance);
+        assert_eq!(got, (name, &provenance));
         assert!(!sources.is_empty(), "{name}");
         let written = built_in.written();
         let is_right = file::to_json_with_sources(&topology, &sources) == written;

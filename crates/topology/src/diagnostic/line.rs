@@ -78,13 +78,9 @@ mod tests {
     fn a_long_line_is_cut_at_a_character_and_says_how_long_it_was() {
         let just = "x".repeat(MAX_BYTES);
         assert_eq!(one_line(&just), just.as_str());
-        for (piece, escaped) in [
-            ("x", 1),
-            ("é", 2),
-            ("\u{1b}", 6),
-            ("\u{202e}", 8),
-            ("a\né", 5),
-        ] {
+        for (piece, escaped) in rows! {
+            "x", 1; "é", 2; "\u{1b}", 6; "\u{202e}", 8; "a\né", 5;
+        } {
             for count in [1, 1366, 4096, 4097, 1 << 20] {
                 let text = piece.repeat(count);
                 let line = one_line(&text);

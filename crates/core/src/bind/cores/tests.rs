@@ -101,11 +101,10 @@ fn cores_are_a_tasks_own_near_its_gpu_and_no_less_than_its_share_of_the_step() {
     }
     let (unknown, masks) = (Topology::empty("test", Provenance::ThisSystem), [set("0")]);
     let got = shares(&unknown, &masks, "0", None, &nodes(&[0]), Some(1));
-    assert!(
-        got[0]
-            .as_ref()
-            .is_err_and(|why| why.ends_with("are not known"))
-    );
+    let is_right = got[0]
+        .as_ref()
+        .is_err_and(|why| why.ends_with("are not known"));
+    assert!(is_right);
 }
 
 #[test]

@@ -219,10 +219,8 @@ fn on_a_busy_node_tasks_keep_their_part() {
     let notes = &busy.decisions()[1].notes;
     assert_eq!(notes.missed, [""; 0]);
     let why = notes.far.as_ref().unwrap();
-    assert!(
-        why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"),
-        "{why}"
-    );
+    let is_right = why.contains("the step has 2 CPUs") && why.contains("`bind=numa`");
+    assert!(is_right, "{why}");
     let numa = busy.with(|played| played.bind = Bind::Numa);
     assert_eq!(numa.lists()[..4], ["55,167"; 4], "as asked for");
 }
@@ -248,13 +246,11 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
     // later releases do not tell which task has which GPU, only that each has its own
     for rule in [per_task(), Some("gres/gpu:per_task:1".to_string())] {
         let lists = shared.with(|played| played.rule = rule).lists();
-        assert_eq!(
-            (&lists[..4], &lists[4..]),
-            (
-                &[SOCKETS[0]; 4].map(String::from)[..],
-                &[SOCKETS[1]; 4].map(String::from)[..]
-            )
+        let expected = (
+            &[SOCKETS[0]; 4].map(String::from)[..],
+            &[SOCKETS[1]; 4].map(String::from)[..],
         );
+        assert_eq!((&lists[..4], &lists[4..]), expected);
     }
     // all eight might belong to one socket
     let unknown = shared.with(|played| played.rule = None);
@@ -275,10 +271,8 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
     let played = mapped(machine(2, 4, 16, 8), masks, [3, 7]).asking(4);
     assert_eq!(played.lists(), [masks[1], masks[0]], "they change sockets");
     let why = &played.decisions()[0].notes.reasons[0];
-    assert!(
-        why.contains("NUMA nodes 0-3") && why.contains("distance 12"),
-        "{why}"
-    );
+    let is_right = why.contains("NUMA nodes 0-3") && why.contains("distance 12");
+    assert!(is_right, "{why}");
 }
 
 #[test]
@@ -301,10 +295,8 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
     assert_eq!(dealt.lists(), [0, 3, 1, 2, 7, 6, 5, 4].map(a100));
     let decision = &dealt.decisions()[1];
     let why = &decision.notes.reasons[0];
-    assert!(
-        decision.moves && why.contains("NUMA node 3, with its GPU"),
-        "{why}"
-    );
+    let is_right = decision.moves && why.contains("NUMA node 3, with its GPU");
+    assert!(is_right, "{why}");
 }
 
 #[test]

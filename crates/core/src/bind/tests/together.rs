@@ -201,10 +201,8 @@ fn cores_of_its_own_far_from_its_gpu_are_kept_and_told_whose_the_near_ones_are()
     let bound = cored(0, &[1], &["0-3", "8-11"]);
     assert_eq!((&bound.cpus, bound.moves), (&set("0-3"), false));
     let others = why(&bound);
-    assert!(
-        others.contains("are other tasks'; `bind=numa` shares"),
-        "{others}"
-    );
+    let is_right = others.contains("are other tasks'; `bind=numa` shares");
+    assert!(is_right, "{others}");
     assert_eq!(bound.notes.far.as_deref(), Some(others));
     assert_eq!(bound.notes.missed, [others], "`strict` fails such a task");
     let missed = cored(0, &[1], &["0-3", "4-7"]).notes.missed.concat();
@@ -220,10 +218,8 @@ fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
     let bound = cored(0, &[0], &["0-1,8-9"; 3]);
     assert_eq!(bound.cpus, set("0-1,8-9"), "as by default");
     let why = why(&bound);
-    assert_eq!(
-        (bound.moves, bound.notes.far.as_deref()),
-        (false, Some(why))
-    );
+    let found = (bound.moves, bound.notes.far.as_deref());
+    assert_eq!(found, (false, Some(why)));
     assert!(why.contains("belong there with 2 each"), "{why}");
     let few = "`bind=core` cannot be had: the step";
     let is_few = |missed: &[String]| missed[0].starts_with(few);

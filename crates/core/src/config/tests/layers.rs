@@ -70,11 +70,8 @@ fn words_of_the_layers_add_up_and_the_nearer_count() {
         ("gpu2", Bind::None, Mem::None),
     ] {
         let wish = Wish::new(layered(&[], file, node, None).0, None, None);
-        assert_eq!(
-            (wish.enabled, wish.bind, wish.mem),
-            (true, bind, mem),
-            "{node}"
-        );
+        let found = (wish.enabled, wish.bind, wish.mem);
+        assert_eq!(found, (true, bind, mem), "{node}");
     }
 }
 
@@ -144,16 +141,12 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
 
 #[test]
 fn the_switch_is_thrown_by_any_layer_and_back_by_none() {
-    for (plugstack, file, disabled) in [
-        ("default=rail", "", false),
-        ("disable", "", true),
-        ("disable", "disable=no", true),
-        ("disable=no", "disable=yes", true),
-        ("disable=no", "", false),
-        ("disable=", "", true),
-        ("default=rail", "NodeName=gpu[1-3] disable", true),
-        ("default=rail", "NodeName=gpu[2-3] disable", false),
-    ] {
+    for (plugstack, file, disabled) in rows! {
+        "default=rail", "", false; "disable", "", true; "disable", "disable=no", true;
+        "disable=no", "disable=yes", true; "disable=no", "", false; "disable=", "", true;
+        "default=rail", "NodeName=gpu[1-3] disable", true;
+        "default=rail", "NodeName=gpu[2-3] disable", false;
+    } {
         let (found, findings) = layered(&[plugstack], file, "gpu1", None);
         assert_eq!(found.disabled, disabled, "{plugstack} and `{file}`");
         assert_eq!(findings, [], "{plugstack} and `{file}`");
@@ -185,18 +178,13 @@ fn a_line_that_is_not_understood_refuses_and_a_doubtful_one_does_not() {
     assert_eq!(refuses(&twice), (0, false));
     assert_eq!(admin(&twice).0.source, NodeSource::Machine("a".into()));
     // a line of another node or partition refuses nothing, unless it cannot be read
-    for (line, is_refused) in [
-        ("NodeName=gpu[2 default=rail", true),
-        ("NodeName=ALL disable", true),
-        ("NodeName = gpu2 exclude=a", true),
-        ("exclude=a NodeName=gpu2", true),
-        ("NodeName=gpu[1-2] exclud=a", true),
-        ("PartitionName=p exclud=a", true),
-        ("PartitionName=p NodeName=gpu1 exclud=a", true),
-        ("NodeName=gpu2 exclud=a", false),
-        ("PartitionName=q exclud=a", false),
-        ("PartitionName=p NodeName=gpu2 exclud=a", false),
-    ] {
+    for (line, is_refused) in rows! {
+        "NodeName=gpu[2 default=rail", true; "NodeName=ALL disable", true;
+        "NodeName = gpu2 exclude=a", true; "exclude=a NodeName=gpu2", true;
+        "NodeName=gpu[1-2] exclud=a", true; "PartitionName=p exclud=a", true;
+        "PartitionName=p NodeName=gpu1 exclud=a", true; "NodeName=gpu2 exclud=a", false;
+        "PartitionName=q exclud=a", false; "PartitionName=p NodeName=gpu2 exclud=a", false;
+    } {
         let (_, found) = layered(&[], line, "gpu1", Some("p"));
         let told = found.iter().any(|found| found.refuses);
         assert_eq!(told, is_refused, "`{line}`");
@@ -221,11 +209,8 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
             ..Admin::default()
         };
         let wish = Wish::new(admin, None, option.map(words).as_ref());
-        assert_eq!(
-            (wish.enabled, wish.observe),
-            (enabled, observe),
-            "{option:?}"
-        );
+        let found = (wish.enabled, wish.observe);
+        assert_eq!(found, (enabled, observe), "{option:?}");
         assert!(!enabled || wish.policy == Policy::Rail);
     }
     for (rollout, part) in [

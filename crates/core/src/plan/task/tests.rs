@@ -170,12 +170,9 @@ fn without_a_promise_that_holds_a_task_has_the_nics_of_all() {
 fn the_word_is_told_only_to_tasks_that_it_would_help() {
     let rank = TaskGpus::new(vec![GpuIndex(0), GpuIndex(1)], "LOCAL_RANK=0");
     // a task alone uses both, three tasks cannot have two GPUs, and a rank said it already
-    for (tasks, known, is_told) in [
-        (2, None, true),
-        (1, None, false),
-        (3, None, false),
-        (2, Some(rank), false),
-    ] {
+    for (tasks, known, is_told) in rows! {
+        2, None, true; 1, None, false; 3, None, false; 2, Some(rank), false;
+    } {
         let task = seeing_known("0,1", tasks, 0, GpuUse::Visible, known);
         let told = count(&task.notes.reasons, "say `gpu=local-id`");
         assert_eq!(told == 1, is_told, "{tasks}: {:?}", task.notes.reasons);

@@ -78,13 +78,12 @@ fn refused(path: &Path, author: Author) -> Obstacle {
 fn a_pipe_is_not_waited_for_wherever_it_stands() {
     let place = Place::new("pipe");
     let pipe = place.0.join("sys/class/pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let is_right = Command::new("mkfifo")
+        .arg(&pipe)
+        .status()
+        .unwrap()
+        .success();
+    assert!(is_right);
     let (root, named) = (place.root(), pipe.clone());
     at_once(move || {
         let no_file = |problem| matches!(problem, Obstacle::Kind("a named pipe", "a regular file"));
@@ -158,12 +157,9 @@ fn links_in_a_circle_and_out_of_the_tree_lead_nowhere() {
     place.link("sys/class/secret", &secret);
     place.link("sys/class/outside", &outside.0);
     let root = place.root();
-    for (path, text) in [
-        ("circle", None),
-        ("up/up/up/real", Some("inside")),
-        ("secret", None),
-        ("outside/secret", None),
-    ] {
+    for (path, text) in rows! {
+        "circle", None; "up/up/up/real", Some("inside"); "secret", None; "outside/secret", None;
+    } {
         let found = root.read(&format!("sys/class/{path}"));
         assert_eq!(found.as_deref(), text, "{path}");
     }
@@ -177,13 +173,10 @@ fn a_link_that_leads_over_another_link_leads_nowhere_since_a_snapshot_could_not_
     let place = Place::new("over");
     fs::create_dir_all(place.0.join("sys/devices/device")).unwrap();
     place.file("sys/devices/device/file", "1");
-    for (link, target) in [
-        ("good", "../devices/device"),
-        ("bad", "good"),
-        ("lost", "good/nowhere"),
-        ("nowhere", "../nowhere"),
-        ("to-nowhere", "nowhere"),
-    ] {
+    for (link, target) in rows! {
+        "good", "../devices/device"; "bad", "good"; "lost", "good/nowhere"; "nowhere", "../nowhere";
+        "to-nowhere", "nowhere";
+    } {
         place.link(&format!("sys/class/{link}"), target);
     }
     let followed = |root: &Root| {
@@ -232,13 +225,9 @@ fn a_file_or_tree_that_others_may_write_to_is_refused_where_roots_word_is_wanted
     }
     let place = Place::new("author");
     let file = place.file("file", "text");
-    for (mode, is_good) in [
-        (0o644, true),
-        (0o600, true),
-        (0o755, true),
-        (0o664, false),
-        (0o602, false),
-    ] {
+    for (mode, is_good) in rows! {
+        0o644, true; 0o600, true; 0o755, true; 0o664, false; 0o602, false;
+    } {
         set_mode(&file, mode);
         assert_eq!(read_file(&file, 100, Author::Anyone).unwrap(), b"text");
         match is_good {
@@ -335,16 +324,12 @@ fn a_table_is_read_line_by_line_and_a_cut_leaves_a_note_and_no_part_of_a_line() 
     let place = Place::new("table");
     let fit = Root::MAX_TABLE / 128;
     let part = |text: &str| text[..text.len() - 100].to_string();
-    for (text, lines, is_cut) in [
-        (table(0), 0, false),
-        (table(10_000), 10_000, false),
+    for (text, lines, is_cut) in rows! {
+        table(0), 0, false; table(10_000), 10_000, false;
         // without an end of its last line
-        (part(&table(10_001)), 10_001, false),
-        (table(fit), fit, false),
-        (table(fit + 1), fit, true),
-        (format!("x{}", table(fit)), fit - 1, true),
-        (format!("{}x", table(fit)), fit, true),
-    ] {
+        part(&table(10_001)), 10_001, false; table(fit), fit, false; table(fit + 1), fit, true;
+        format!("x{}", table(fit)), fit - 1, true; format!("{}x", table(fit)), fit, true;
+    } {
         place.file(PATH, &text);
         let mut manifest = Manifest::default();
         manifest.insert(PATH, Entry::File(text.clone()));

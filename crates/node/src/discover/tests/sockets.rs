@@ -152,10 +152,7 @@ fn a_kernel_that_knows_no_packages_has_not_said_that_there_is_one_socket() {
         let (found, _) = read(tree.clone(), scope);
         assert_eq!(found.numa_nodes, made.numa_nodes, "{scope:?}");
         let again = from_json(&to_json(&found), Provenance::ThisSystem).unwrap();
-        assert_eq!(
-            (again.numa_nodes, again.pus),
-            (found.numa_nodes, found.pus),
-            "{scope:?}"
-        );
+        let got = (again.numa_nodes, again.pus);
+        assert_eq!(got, (found.numa_nodes, found.pus), "{scope:?}");
     }
 }

@@ -64,10 +64,8 @@ fn a_software_device_has_no_pci_function_and_keeps_its_interface() {
     let tree = beside_a_gpu("rxe0", &["parent=eno1"], LINK_LOCAL);
     let (found, _) = read(tree, Scope::Full);
     let rxe = nic(&found, "rxe0");
-    assert_eq!(
-        (rxe.address, &rxe.netdevs[..]),
-        (None, &["eno1".to_string()][..])
-    );
+    let got = (rxe.address, &rxe.netdevs[..]);
+    assert_eq!(got, (None, &["eno1".to_string()][..]));
     // nothing stands below it
     assert_eq!(found.pci.get("0000:12:00.0".parse().unwrap()), None);
 }

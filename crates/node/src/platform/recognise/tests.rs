@@ -213,38 +213,28 @@ fn other_gpus_names_or_clouds_are_other_machines() {
     rename(&mut h200, Some(0x2335), Some("NVIDIA H200"));
     rename(&mut renumbered, Some(0x2335), Some("NVIDIA H200"));
     move_first(&mut renumbered, address("0042:00:00.0"));
-    for (dmi, live, expected) in [
-        (product("DGXH100"), &dgx(), Some("dgx-h100")),
+    for (dmi, live, expected) in rows! {
+        product("DGXH100"), &dgx(), Some("dgx-h100");
         // the same board in the machine of another vendor
-        (product("PowerEdge XE9680"), &dgx(), None),
+        product("PowerEdge XE9680"), &dgx(), None;
         // one GPU of another kind, and eight
-        (product("DGXH100"), &mixed, None),
-        (product("DGXH100"), &as_seen("dgx-h200"), None),
-        (azure(), &as_seen(ND_H100), Some(ND_H100)),
-        (elsewhere, &as_seen(ND_H100), None),
-        (another_tag, &as_seen(ND_H100), None),
+        product("DGXH100"), &mixed, None; product("DGXH100"), &as_seen("dgx-h200"), None;
+        azure(), &as_seen(ND_H100), Some(ND_H100); elsewhere, &as_seen(ND_H100), None;
+        another_tag, &as_seen(ND_H100), None;
         // a P5e has the model of a P5, at whatever addresses
-        (product("p5e.48xlarge"), &h200, Some("aws-p5")),
-        (product("p5e.48xlarge"), &renumbered, Some("aws-p5")),
+        product("p5e.48xlarge"), &h200, Some("aws-p5");
+        product("p5e.48xlarge"), &renumbered, Some("aws-p5");
         // by the GPUs' names, where the ids were not read
-        (Dmi::default(), &unread, Some("dgx-h100")),
-        (product("DGXH200"), &unread, None),
+        Dmi::default(), &unread, Some("dgx-h100"); product("DGXH200"), &unread, None;
         // without both, a DGX H100 and a DGX H200 are alike
-        (Dmi::default(), &unknown, None),
-        (product("DGXH200"), &unknown, Some("dgx-h200")),
+        Dmi::default(), &unknown, None; product("DGXH200"), &unknown, Some("dgx-h200");
         // a part of the GPUs, by name and place together
-        (azure(), &part, Some(ND_H100)),
-        (azure(), &moved, None),
+        azure(), &part, Some(ND_H100); azure(), &moved, None;
         // its model's addresses are assumed
-        (product("DGXB200"), &fewer, None),
-    ] {
-        assert_eq!(
-            name(&dmi, live),
-            expected,
-            "{:?} {:?}",
-            dmi.product,
-            live.gpus[0]
-        );
+        product("DGXB200"), &fewer, None;
+    } {
+        let found = name(&dmi, live);
+        assert_eq!(found, expected, "{:?} {:?}", dmi.product, live.gpus[0]);
     }
     supply(&mut part, known(ND_H100));
     let pairs = [
@@ -341,12 +331,8 @@ fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
         let before = policy::map(&live, &Wish::default());
         supply(&mut live, model);
         let after = policy::map(&live, &Wish::default());
-        assert_eq!(
-            after,
-            policy::map(&known, &Wish::default()),
-            "{}",
-            known.name
-        );
+        let expected = policy::map(&known, &Wish::default());
+        assert_eq!(after, expected, "{}", known.name);
         let roles = known.nics.iter().filter(|nic| nic.role.is_some()).count();
         let hides = known.stated_paths.len() + roles;
         assert!(hides > 0 || after == before, "{}", known.name);

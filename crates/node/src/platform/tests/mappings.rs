@@ -127,11 +127,8 @@ fn every_model_has_a_test_of_its_stated_pairs_or_says_that_none_are_stated() {
         assert!(!is_without || sources.contains(WITHOUT_PAIRS.1));
         let is_stated = stated().any(|(machine, ..)| machine == model.name);
         let is_tested = is_stated || TESTED_BELOW.contains(&model.name);
-        assert!(
-            is_tested != is_without,
-            "{}: a row, or WITHOUT_PAIRS",
-            model.name
-        );
+        let is_right = is_tested != is_without;
+        assert!(is_right, "{}: a row, or WITHOUT_PAIRS", model.name);
     }
 }
 
@@ -245,10 +242,8 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
     let placement = policy::map(&topology, &Wish::default());
     for (gpu, near, decoy) in [(0, "mlx5_0", "mlx5_1"), (4, "mlx5_5", "mlx5_6")] {
         let decoy = topology.nics.iter().find(|nic| nic.name == decoy).unwrap();
-        assert_eq!(
-            topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap()),
-            PathType::Pix
-        );
+        let found = topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap());
+        assert_eq!(found, PathType::Pix);
         assert_eq!(chosen(&placement, gpu), near);
     }
     assert_eq!(placement.excluded.len(), 2);
@@ -258,11 +253,10 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
         .nics
         .iter_mut()
         .for_each(|nic| nic.role = None);
-    assert!(
-        policy::map(&without_roles, &Wish::default())
-            .excluded
-            .is_empty()
-    );
+    let is_right = policy::map(&without_roles, &Wish::default())
+        .excluded
+        .is_empty();
+    assert!(is_right);
 }
 
 /// ishandhanani/srt-slurm, pull request 164: cores and GPUs of a GB200 tray.

@@ -79,11 +79,10 @@ fn a_task_that_slurm_gave_cores_for_its_cpus_keeps_them() {
             });
         });
         let decisions = played.decisions();
-        assert!(
-            decisions
-                .iter()
-                .all(|one| one.cpus.len() == 2 * cores as usize)
-        );
+        let is_right = decisions
+            .iter()
+            .all(|one| one.cpus.len() == 2 * cores as usize);
+        assert!(is_right);
         assert_no_worse(&played.with(|played| played.cpus_per_task = None));
     }
 }
@@ -97,10 +96,8 @@ fn five_tasks_on_six_cpus_have_more_than_one_each() {
     assert_no_worse(&played);
     // four CPUs hold three of the four tasks whose GPUs are there
     let decisions = played.decisions();
-    assert_eq!(
-        decisions.iter().filter(|one| one.cpus.len() == 4).count(),
-        3
-    );
+    let found = decisions.iter().filter(|one| one.cpus.len() == 4).count();
+    assert_eq!(found, 3);
 }
 
 #[test]
@@ -145,11 +142,8 @@ fn cores_of_its_own_are_never_fewer_than_slurm_gave() {
     });
     assert_no_worse(&busy);
     let decisions = busy.decisions();
-    assert!(
-        decisions.iter().all(|one| one.cpus.len() == 14),
-        "{:?}",
-        busy.lists()
-    );
+    let is_right = decisions.iter().all(|one| one.cpus.len() == 14);
+    assert!(is_right, "{:?}", busy.lists());
 }
 
 #[test]
@@ -166,18 +160,12 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
     for bind in [Bind::Auto, Bind::Core, Bind::Numa] {
         for how in ["map_mem:", "mask_mem:", "rank", "local"] {
             let played = misdealt().with(|played| played.bind = bind);
-            assert_eq!(
-                under(&played, how),
-                played.before(),
-                "{bind:?} --mem-bind={how}"
-            );
+            let found = under(&played, how);
+            assert_eq!(found, played.before(), "{bind:?} --mem-bind={how}");
         }
     }
-    assert_eq!(
-        under(&misdealt(), "none")[1],
-        "4-5,116-117",
-        "nothing is bound"
-    );
+    let got = under(&misdealt(), "none")[1];
+    assert_eq!(got, "4-5,116-117", "nothing is bound");
 }
 
 #[test]
