@@ -43,14 +43,12 @@ pub(crate) fn machine(
     for (minor, &numa_node) in (0..).zip(gpus) {
         let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
-        topology.pci.insert(PciFunction {
-            numa_node,
-            ..PciFunction::new(address, parent)
-        });
-        topology.gpus.push(Gpu {
-            minor: Some(minor),
-            ..Gpu::new(address, GpuVendor::Nvidia)
-        });
+        let mut function = PciFunction::new(address, parent);
+        function.numa_node = numa_node;
+        topology.pci.insert(function);
+        let mut gpu = Gpu::new(address, GpuVendor::Nvidia);
+        gpu.minor = Some(minor);
+        topology.gpus.push(gpu);
     }
     topology.sort();
     topology
@@ -66,9 +64,8 @@ pub(crate) fn set(list: &str) -> CpuSet {
 }
 
 pub(super) fn union(masks: &[CpuSet]) -> CpuSet {
-    masks
-        .iter()
-        .fold(CpuSet::new(), |all, mask| all.union(mask))
+    let masks = masks.iter();
+    masks.fold(CpuSet::new(), |all, mask| all.union(mask))
 }
 
 /// A task in its step.
@@ -118,11 +115,8 @@ impl One {
             (false, Some(_)) => "out of reach".to_string(),
             (true, Some(far)) => panic!("it moves, and {far}"),
         };
-        let only = if bound.fences && !bound.mems.is_empty() {
-            "only "
-        } else {
-            ""
-        };
+        let fences = bound.fences && !bound.mems.is_empty();
+        let only = if fences { "only " } else { "" };
         format!("{cpus}/{only}{}", bound.mems)
     }
 }
@@ -208,10 +202,8 @@ fn what_the_user_bound_stays_bound() {
 
 #[test]
 fn a_users_way_of_binding_is_quoted_in_one_short_line() {
-    let forged = format!(
-        "none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{}",
-        "x".repeat(100_000)
-    );
+    let long = "x".repeat(100_000);
+    let forged = format!("none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{long}");
     let one = case(&[1], "", "").with(|one| {
         (one.step.cpu_bind, one.step.mem_bind) = (Some(forged.clone()), Some(forged));
     });

@@ -55,23 +55,17 @@ fn planned(topology: Topology, wish: Wish, step: Step, routes: &str) -> Plan {
 }
 
 fn file(path: &str, routes: &str) -> Option<FileText> {
-    (path == "/proc/net/route").then(|| FileText {
-        text: routes.to_string(),
-        ..FileText::default()
-    })
+    let mut found = FileText::default();
+    found.text.push_str(routes);
+    (path == "/proc/net/route").then_some(found)
 }
 
 /// The task in the plan's step with these variables (`NAME=VALUE`).
 fn placed<'p>(plan: &'p Plan, task: &Task, variables: &[&str]) -> TaskPlan<'p> {
     let parts = variables.iter().map(|text| text.split_once('=').unwrap());
-    let present: Present = parts
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-    let evidence = Evidence {
-        present: &present,
-        read: &|path| file(path, ""),
-    };
-    plan.task(task, evidence)
+    let parts = parts.map(|(name, value)| (name.into(), value.into()));
+    let (present, read) = (&parts.collect(), &|path: &str| file(path, ""));
+    plan.task(task, Evidence { present, read })
 }
 
 /// The value that is set, else the reason.
@@ -118,10 +112,9 @@ fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) ->
     let mut task = task_of(ALL, "0-3");
     task.local_id = 3;
     if as_exec_does {
-        task.known = Some(TaskGpus {
-            seen: (0..8).map(GpuIndex).collect(),
-            ..TaskGpus::new(vec![GpuIndex(3)], "LOCAL_RANK=3")
-        });
+        let mut known = TaskGpus::new(vec![GpuIndex(3)], "LOCAL_RANK=3");
+        known.seen = (0..8).map(GpuIndex).collect();
+        task.known = Some(known);
     }
     let task = placed(&plan, &task, &[]);
     assert_eq!(task.placement.gpus, [GpuIndex(3)]);
@@ -283,9 +276,8 @@ fn on_roce_with_gids(gids: &[&str]) -> Result<String, String> {
         port.subnet = None;
     }
     let mut machine = synthesise(&model);
-    let paths = machine
-        .iter()
-        .filter_map(|(path, _)| path.strip_suffix("link_layer"));
+    let paths = machine.iter().map(|(path, _)| path);
+    let paths = paths.filter_map(|path| path.strip_suffix("link_layer"));
     let ports: Vec<String> = paths.map(str::to_string).collect();
     for (nth, port) in ports.iter().enumerate() {
         for (index, gid) in gids.iter().enumerate() {

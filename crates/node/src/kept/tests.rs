@@ -21,11 +21,8 @@ fn shown(machine: &str) -> Manifest {
     let mut manifest = synthesise(&model);
     insert(&mut manifest, BOOT_ID, BOOT);
     for netdev in model.nics.iter().flat_map(|nic| &nic.netdevs) {
-        insert(
-            &mut manifest,
-            &format!("sys/class/net/{netdev}/operstate"),
-            "up",
-        );
+        let operstate = format!("sys/class/net/{netdev}/operstate");
+        insert(&mut manifest, &operstate, "up");
     }
     manifest
 }
@@ -140,11 +137,8 @@ fn a_device_that_came_went_or_is_another_is_told_by_the_registered_ones() {
 /// A node whose NICs are RoCE.
 fn roce() -> (Manifest, NodeFile, String, String) {
     let has_roce = |name: &&str| {
-        platform::model(name)
-            .unwrap()
-            .nics
-            .iter()
-            .any(|nic| interface_of(nic).is_some())
+        let nics = platform::model(name).unwrap().nics;
+        nics.iter().any(|nic| interface_of(nic).is_some())
     };
     let manifest = shown(platform::names().find(has_roce).unwrap());
     let node = made(&manifest);
@@ -228,11 +222,8 @@ fn a_damaged_file_is_refused_with_its_fault() {
         refused(&changed, damaged);
     }
     refused(&[&bytes[..], b"\0"].concat(), damaged);
-    for other in [
-        "",
-        "nic-placement node",
-        r#"{"format": "nic-placement node", "version": 2}"#,
-    ] {
+    let json = r#"{"format": "nic-placement node", "version": 2}"#;
+    for other in ["", "nic-placement node", json] {
         refused(other.as_bytes(), "it is no node file");
     }
     for (version, shown) in [("99.1.0-7", "99.1.0-7"), ("1\u{1b}[2J", "1"), ("", "")] {

@@ -55,18 +55,24 @@ fn per_task() -> Option<String> {
     Some("gpu:per_task:1".to_string())
 }
 
-/// A step under `--gpu-bind=map_gpu`.
-fn mapped<const N: usize>(topology: Topology, masks: [&str; N], gpus: [usize; N]) -> Played {
+/// A step of which Slurm says no more.
+fn played(topology: Topology, masks: Vec<CpuSet>, gpus: Vec<usize>) -> Played {
     Played {
         topology,
-        masks: masks.map(set).to_vec(),
-        gpus: gpus.to_vec(),
+        masks,
+        gpus,
         cpus_per_task: None,
         counted: None,
-        rule: map_gpu(&gpus),
+        rule: None,
         bind: Bind::Auto,
         numbers: Numbers::default(),
     }
+}
+
+/// A step under `--gpu-bind=map_gpu`.
+fn mapped<const N: usize>(topology: Topology, masks: [&str; N], gpus: [usize; N]) -> Played {
+    let played = played(topology, masks.map(set).to_vec(), gpus.to_vec());
+    played.with(|played| played.rule = map_gpu(&gpus))
 }
 
 impl Played {
@@ -98,11 +104,7 @@ impl Played {
             cpus: self.masks[id].clone(),
             step_cpus: union(&self.masks),
             // slurmd lists no masks if it bound no task
-            masks: if shared {
-                Vec::new()
-            } else {
-                self.masks.clone()
-            },
+            masks: Vec::from(if shared { &[][..] } else { &self.masks }),
             gpu_bind: self.rule.clone(),
             gpus: self.grant(id),
             threads_per_core: Some(2),
@@ -145,12 +147,15 @@ impl Played {
             ..Wish::default()
         };
         let one = |id: usize| {
+            let (topology, task, gpus) =
+                (&self.topology, &self.task(id), &[GpuIndex(self.gpu(id))]);
+            let wish = &wish;
             let situation = Situation {
-                topology: &self.topology,
+                topology,
                 step,
-                task: &self.task(id),
-                gpus: &[GpuIndex(self.gpu(id))],
-                wish: &wish,
+                task,
+                gpus,
+                wish,
             };
             bind(&situation, Notes::default())
         };
@@ -171,16 +176,8 @@ impl Played {
 /// A DGX H100's two sockets, 8 tasks of `-c4` on whole cores, as Slurm 22.05 deals them: cores from
 /// socket to socket, GPUs in order.
 fn misdealt() -> Played {
-    Played {
-        topology: machine(2, 1, 56, 8),
-        masks: in_turn(8, 2),
-        gpus: (0..8).collect(),
-        cpus_per_task: Some(4),
-        counted: None,
-        rule: per_task(),
-        bind: Bind::Auto,
-        numbers: Numbers::default(),
-    }
+    let played = played(machine(2, 1, 56, 8), in_turn(8, 2), (0..8).collect());
+    played.asking(4).with(|played| played.rule = per_task())
 }
 
 /// Slurm's masks of tasks with so many cores each, dealt from socket to socket of a DGX H100.
@@ -246,11 +243,8 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
     // later releases do not tell which task has which GPU, only that each has its own
     for rule in [per_task(), Some("gres/gpu:per_task:1".to_string())] {
         let lists = shared.with(|played| played.rule = rule).lists();
-        let expected = (
-            &[SOCKETS[0]; 4].map(String::from)[..],
-            &[SOCKETS[1]; 4].map(String::from)[..],
-        );
-        assert_eq!((&lists[..4], &lists[4..]), expected);
+        assert_eq!(lists[..4], [SOCKETS[0]; 4]);
+        assert_eq!(lists[4..], [SOCKETS[1]; 4]);
     }
     // all eight might belong to one socket
     let unknown = shared.with(|played| played.rule = None);
@@ -288,9 +282,8 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
     // 5 and 7 on their GPU's socket only 2 is on its GPU's NUMA node; the others are on the other
     // socket
     let masks = [0, 4, 1, 5, 2, 6, 3, 7].map(|node| set(&a100(node)));
-    let dealt = played
-        .asking(32)
-        .with(|played| played.masks = masks.to_vec());
+    let asking = played.asking(32);
+    let dealt = asking.with(|played| played.masks = masks.to_vec());
     // half of the tasks have room on their GPU's own, and no task comes farther
     assert_eq!(dealt.lists(), [0, 3, 1, 2, 7, 6, 5, 4].map(a100));
     let decision = &dealt.decisions()[1];

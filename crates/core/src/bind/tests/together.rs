@@ -8,26 +8,14 @@ fn shared(cpus: u32, on: [usize; 2], gpus: &'static [usize], tasks: u32, part: u
     let on = [vec![Some(0); on[0]], vec![Some(1); on[1]]].concat();
     let topology = machine([2, 1, cpus, 1], false, &on);
     let listed: Vec<String> = (0..on.len()).map(|gpu| gpu.to_string()).collect();
-    One {
-        gpus,
-        step: Step {
-            tasks,
-            cpus_per_task: Some(part),
-            gpus: Some(listed.join(",")),
-            ..Step::default()
-        },
-        task: Task {
-            cpus: topology.cpus(),
-            step_cpus: topology.cpus(),
-            gpu_bind: Some(OWN.to_string()),
-            ..Task::default()
-        },
-        wish: Wish {
-            mem: Mem::None,
-            ..Wish::default()
-        },
-        topology,
-    }
+    case(gpus, "", "").with(|one| {
+        (one.step.tasks, one.step.cpus_per_task) = (tasks, Some(part));
+        one.step.gpus = Some(listed.join(","));
+        (one.task.cpus, one.task.step_cpus) = (topology.cpus(), topology.cpus());
+        one.task.gpu_bind = Some(OWN.to_string());
+        (one.topology, one.wish) = (topology, Wish::default());
+        one.wish.mem = Mem::None;
+    })
 }
 
 const OWN: &str = "gres/gpu:per_task:1";

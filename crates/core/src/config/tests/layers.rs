@@ -77,15 +77,8 @@ fn words_of_the_layers_add_up_and_the_nearer_count() {
 
 #[test]
 fn a_nearer_list_replaces_the_others_and_goes_on_over_its_own_arguments() {
-    let first = [
-        "exclude=a",
-        "exclude=b",
-        "include=x,y",
-        "sysfs=/a",
-        "set=A=1",
-        "set=B=1",
-        "lets-through=SYS:30",
-    ];
+    let first = "exclude=a exclude=b include=x,y sysfs=/a set=A=1 set=B=1 lets-through=SYS:30";
+    let first: Vec<&str> = first.split(' ').collect();
     let file = "exclude=c\nexclude=d\nNodeName=gpu1 machine=dgx-h100 set=A=2 lets-through=PHB:80\n";
     let (found, findings) = layered(&first, file, "gpu1", None);
     // a nearer layer's replacement is no mistake
@@ -109,32 +102,19 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
         let last = found.1.last().unwrap().to_string();
         assert!(last.contains(part), "{last}");
     };
-    for argument in [
-        "topology=/a",
-        "sysfs=/a",
-        "node-file=/a",
-        "machine=a",
-        "trust-topology",
-        "cache=1",
-        "disable",
-    ] {
+    let all = "topology=/a sysfs=/a node-file=/a machine=a trust-topology cache=1 disable";
+    for argument in all.split(' ') {
         refused(of_partition(argument), "not for a partition");
         assert_eq!(of_node(argument).1, []);
     }
     assert_ne!(of_partition("set=A=1").0, Admin::default());
     refused(of_partition("set=A_FILE=/etc/a"), "`A_FILE` names a file");
-    for found in [
-        of_partition("conf=/a"),
-        of_node("conf=/a"),
-        layered(&[], "conf=/a", "n", None),
-    ] {
+    let of_all = layered(&[], "conf=/a", "n", None);
+    for found in [of_partition("conf=/a"), of_node("conf=/a"), of_all] {
         refused(found, "`/c:1: conf=/a`: stands in plugstack.conf");
     }
-    for level in [
-        AdminLevel::Partition,
-        AdminLevel::Node,
-        AdminLevel::Plugstack,
-    ] {
+    use AdminLevel::*;
+    for level in [Partition, Node, Plugstack] {
         assert!(ARGUMENTS.iter().any(|spec| spec.level == level));
     }
 }
@@ -237,11 +217,8 @@ fn each_variable_can_be_switched_on_and_off_and_back() {
         "env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true;
         "", "env=NCCL_IB_HCA,no-env=NCCL_IB_HCA", "NCCL_IB_HCA", false;
     } {
-        let library = if name.starts_with("UCX") {
-            "ucx"
-        } else {
-            "nccl"
-        };
+        let is_ucxs = name.starts_with("UCX");
+        let library = if is_ucxs { "ucx" } else { "nccl" };
         let wants = merged(default, None, Some(option)).wants(name, library, None);
         assert_eq!(wants, expected, "`{default}`, then `{option}`: {name}");
     }

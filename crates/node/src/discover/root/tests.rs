@@ -78,34 +78,26 @@ fn refused(path: &Path, author: Author) -> Obstacle {
 fn a_pipe_is_not_waited_for_wherever_it_stands() {
     let place = Place::new("pipe");
     let pipe = place.0.join("sys/class/pipe");
-    let is_right = Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap()
-        .success();
-    assert!(is_right);
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
     let (root, named) = (place.root(), pipe.clone());
     at_once(move || {
         let no_file = |problem| matches!(problem, Obstacle::Kind("a named pipe", "a regular file"));
         assert!(no_file(refused(&named, Author::Anyone)));
         assert_eq!(read_configuration(&named, 100), None);
         // it took a file's place after the caller looked
-        assert!(no_file(
-            open::open_kernel_file(&named).map(drop).unwrap_err()
-        ));
-        let as_tree = Root::directory(&named, Author::Anyone)
-            .map(drop)
-            .unwrap_err();
+        let as_file = open::open_kernel_file(&named).map(drop);
+        assert!(no_file(as_file.unwrap_err()));
+        let as_tree = Root::directory(&named, Author::Anyone).map(drop);
         let no_directory = Obstacle::Kind("a named pipe", "a directory").to_string();
-        assert_eq!(as_tree.problem.to_string(), no_directory);
+        assert_eq!(as_tree.unwrap_err().problem.to_string(), no_directory);
         root.lines("sys/class/pipe", |line| panic!("{line}"));
         assert_eq!(root.read("sys/class/pipe"), None);
         assert_eq!(root.list("sys/class/pipe", |_| true), [""; 0]);
         let notes = notes(&root);
-        let told = notes
-            .iter()
-            .filter(|note| note.starts_with("`/sys/class/pipe`: it is a named pipe"));
-        assert_eq!((told.count(), notes.len()), (2, 2));
+        let told = "`/sys/class/pipe`: it is a named pipe";
+        assert_eq!(notes.len(), 2);
+        assert!(notes.iter().all(|note| note.starts_with(told)));
     });
     assert!(directory_descriptor(&pipe).is_err());
 }
@@ -113,11 +105,12 @@ fn a_pipe_is_not_waited_for_wherever_it_stands() {
 #[test]
 fn devices_and_directories_are_named_for_what_they_are() {
     let of = |path: &str| refused(Path::new(path), Author::Anyone);
-    assert!(matches!(
-        of("/dev/zero"),
-        Obstacle::Kind("a character device", _)
-    ));
-    assert!(matches!(of("/proc"), Obstacle::Kind("a directory", _)));
+    for (path, kind) in [
+        ("/dev/zero", "a character device"),
+        ("/proc", "a directory"),
+    ] {
+        assert!(matches!(of(path), Obstacle::Kind(found, _) if found == kind));
+    }
     assert!(of("/nowhere").is_absent());
     assert_eq!(read_configuration(Path::new("/dev/zero"), 100), None);
 }
@@ -187,10 +180,8 @@ fn a_link_that_leads_over_another_link_leads_nowhere_since_a_snapshot_could_not_
     };
     let mut root = place.root();
     root.record();
-    let expected = [
-        (Some("1".to_string()), "sys/devices/device".to_string()),
-        (None, "sys/nowhere".to_string()),
-    ];
+    let expected = [(Some("1"), "sys/devices/device"), (None, "sys/nowhere")];
+    let expected = expected.map(|(text, path)| (text.map(str::to_string), path.to_string()));
     assert_eq!(followed(&root), expected);
     let snapshot = Manifest::parse(&root.recorded().to_string()).unwrap();
     assert_eq!(followed(&Root::manifest(snapshot.clone())), expected);
@@ -230,20 +221,17 @@ fn a_file_or_tree_that_others_may_write_to_is_refused_where_roots_word_is_wanted
     } {
         set_mode(&file, mode);
         assert_eq!(read_file(&file, 100, Author::Anyone).unwrap(), b"text");
-        match is_good {
-            true => assert_eq!(read_file(&file, 100, Author::Root).unwrap(), b"text"),
-            false => assert!(matches!(
-                refused(&file, Author::Root),
-                Obstacle::Writable(_)
-            )),
+        if is_good {
+            assert_eq!(read_file(&file, 100, Author::Root).unwrap(), b"text");
+            continue;
         }
+        let refusal = refused(&file, Author::Root);
+        assert!(matches!(refusal, Obstacle::Writable(_)));
     }
     set_mode(&file, 0o644);
     chown(&file, Some(65534), None).unwrap();
-    assert!(matches!(
-        refused(&file, Author::Root),
-        Obstacle::Owner(65534)
-    ));
+    let refusal = refused(&file, Author::Root);
+    assert!(matches!(refusal, Obstacle::Owner(65534)));
     let tree = |place: &Place| Root::directory(&place.0, Author::Root).map(drop);
     set_mode(&place.0, 0o755);
     assert!(tree(&place).is_ok());
@@ -350,11 +338,7 @@ fn a_table_is_read_line_by_line_and_a_cut_leaves_a_note_and_no_part_of_a_line() 
     }
     let nothing = place.root();
     nothing.lines("proc/net/nothing", |line| panic!("{line}"));
-}
-
-#[test]
-fn a_line_that_is_not_utf8_costs_no_other() {
-    let place = Place::new("utf8");
+    // a line that is not UTF-8 costs no other
     fs::write(place.0.join("proc/net/route"), b"one\ntw\xffo\nthree\n").unwrap();
     let mut found = Vec::new();
     let root = place.root();

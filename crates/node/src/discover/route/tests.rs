@@ -18,14 +18,10 @@ fn dgx(files: &[String]) -> Topology {
 fn dgx_and_findings(files: &[String]) -> (Topology, Vec<Diagnostic>) {
     let mut machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
     // every interface in its class, as in a real tree
-    let devices = machine
-        .iter()
-        .filter_map(|(path, _)| path.strip_prefix("sys/devices/"));
-    let interfaces = devices.filter_map(|path| {
-        let (parent, name) = path.split_once("/net/")?;
-        Some(format!(
-            "sys/class/net/{name} -> ../../devices/{parent}/net/{name}"
-        ))
+    let interfaces = machine.iter().filter_map(|(path, _)| {
+        let (parent, name) = path.strip_prefix("sys/devices/")?.split_once("/net/")?;
+        let target = format!("../../devices/{parent}/net/{name}");
+        Some(format!("sys/class/net/{name} -> {target}"))
     });
     let interfaces: Vec<String> = interfaces.collect();
     add(&mut machine, interfaces.iter().chain(files));
@@ -64,10 +60,8 @@ fn default_routes(files: &[String]) -> Vec<String> {
 
 #[test]
 fn the_default_route_is_found_on_its_own_interface_and_below_bonds_and_vlans() {
-    let (function, net) = (
-        "../../../pci0000:28/0000:28:01.0",
-        "../../devices/virtual/net",
-    );
+    let function = "../../../pci0000:28/0000:28:01.0";
+    let net = "../../devices/virtual/net";
     let below = "sys/devices/virtual/net/bond0";
     let bond = [
         format!("sys/class/net/bond0 -> {net}/bond0"),
@@ -136,10 +130,8 @@ fn an_ipv6_default_route_counts_where_there_is_no_other() {
         let gateway = "fe800000000000000000000000000001";
         format!("{none} 00 {none} 00 {gateway} {metric} 00000001 00000000 {flags} {interface}")
     };
-    let local = format!(
-        "fe8{} 40 {none} 00 {none} 00000100 00000001 00000000",
-        "0".repeat(29)
-    );
+    let to = format!("fe8{}", "0".repeat(29));
+    let local = format!("{to} 40 {none} 00 {none} 00000100 00000001 00000000");
     let table = [
         line("ibp41s0f0", "00000400", "00450003"),
         line("ibp24s0", "00000401", "00450003"),
@@ -236,10 +228,8 @@ fn the_ports_of_one_function_are_told_by_their_interfaces_numbers() {
     nic.netdevs = vec!["ib0".to_string(), "ib1".to_string()];
     let (found, _) = read(synthesise(&machine), Scope::Placement);
     let ports = found.nics[0].ports.iter();
-    let of: Vec<_> = ports
-        .map(|port| (port.default_route.as_deref(), port.networks.len()))
-        .collect();
-    assert_eq!(of, [(None, 0), (Some("bond0"), 1)]);
+    let of = ports.map(|port| (port.default_route.as_deref(), port.networks.len()));
+    assert!(of.eq([(None, 0), (Some("bond0"), 1)]));
 }
 
 #[test]
@@ -278,18 +268,12 @@ fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
         assert_eq!(known.name, model.name);
         supply(&mut live, known);
         let rails = map(&live).rails;
-        let decoys = described
-            .nics
-            .iter()
-            .filter(|nic| matches!(nic.role, Some(NicRole::Storage | NicRole::Management)));
-        for nic in decoys {
-            let is_rail = rails.iter().any(|rail| rail.name == nic.name);
-            assert!(
-                !is_rail,
-                "{}: {} is a {:?} NIC",
-                model.name, nic.name, nic.role
-            );
-            told += 1;
+        for nic in &described.nics {
+            if let Some(role @ (NicRole::Storage | NicRole::Management)) = nic.role {
+                let is_rail = rails.iter().any(|rail| rail.name == nic.name);
+                assert!(!is_rail, "{}: {} is a {role:?} NIC", model.name, nic.name);
+                told += 1;
+            }
         }
     }
     assert!(told >= 12, "only {told} decoys were tried");

@@ -30,10 +30,7 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
         let at = |bus: u32, device: u32| format!("0000:{bus:02x}:{device:02x}.0").parse().unwrap();
         let host = PciParent::Host(format!("pci0000:{:02x}", bus & 0xf0).parse().unwrap());
         let port: PciAddress = at(bus & 0xf0, bus & 0xf);
-        let link = LinkRate {
-            tenths_gt: 320,
-            width: 16,
-        };
+        let link = Some("32.0 GT/s x16".parse().unwrap());
         for (address, parent, class) in [
             (port, host, 0x06_0400),
             (at(bus, 0), PciParent::Bridge(port), class),
@@ -42,8 +39,8 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
                 class: Some(class),
                 numa_node: Some(node),
                 link: PcieLink {
-                    current: Some(link),
-                    max: Some(link),
+                    current: link,
+                    max: link,
                 },
                 ..PciFunction::new(address, parent)
             });
@@ -54,17 +51,13 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
         .map(|(node, bus)| insert(node, bus, 0x03_0200));
     let nics = [(0, 0x11), (0, 0x12), (3, 0x71), (3, 0x72)]
         .map(|(node, bus)| insert(node, bus, 0x02_0700));
-    topology.gpus = gpus
-        .map(|address| Gpu::new(address, GpuVendor::Nvidia))
-        .into();
+    let gpu = |address| Gpu::new(address, GpuVendor::Nvidia);
+    topology.gpus = gpus.map(gpu).into();
     for (number, address) in nics.into_iter().enumerate() {
         let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
-        let nic = Nic::new(format!("mlx5_{number}").parse().unwrap(), NicKind::Verbs);
-        topology.nics.push(Nic {
-            address: Some(address),
-            ports: vec![port],
-            ..nic
-        });
+        let mut nic = Nic::new(format!("mlx5_{number}").parse().unwrap(), NicKind::Verbs);
+        (nic.address, nic.ports) = (Some(address), vec![port]);
+        topology.nics.push(nic);
     }
     topology.sort();
     topology
@@ -94,10 +87,8 @@ fn clusters_of_one_socket_are_of_one_socket_however_far_apart_they_are() {
 }
 
 fn sockets(topology: &Topology) -> Vec<u32> {
-    let nodes = topology.numa_nodes.iter();
-    nodes
-        .map(|node| topology.socket_of(node.os_index))
-        .collect()
+    let nodes = topology.numa_nodes.iter().map(|node| node.os_index);
+    nodes.map(|node| topology.socket_of(node)).collect()
 }
 
 #[test]
@@ -140,13 +131,12 @@ fn memory_without_cpus_is_of_the_socket_that_is_nearest_and_of_none_if_two_are()
 #[test]
 fn a_kernel_that_knows_no_packages_has_not_said_that_there_is_one_socket() {
     let mut made = clusters([None; 6]);
-    made.pus = (0..48)
-        .map(|os_index| Pu {
-            os_index,
-            package: 0,
-            core: os_index,
-        })
-        .collect();
+    let pu = |cpu| Pu {
+        os_index: cpu,
+        package: 0,
+        core: cpu,
+    };
+    made.pus = (0..48).map(pu).collect();
     let tree = synthesise(&made);
     for scope in [Scope::Placement, Scope::Cores, Scope::Full] {
         let (found, _) = read(tree.clone(), scope);

@@ -60,9 +60,10 @@ fn move_first(live: &mut Topology, there: PciAddress) {
 }
 
 fn stated(live: &Topology) -> Vec<String> {
-    let paths = live.stated_paths.iter();
-    paths
-        .map(|((gpu, nic), path)| format!("{gpu} {nic} {path}"))
+    let line = |((gpu, nic), path)| format!("{gpu} {nic} {path}");
+    live.stated_paths
+        .iter()
+        .map(|(&pair, path)| line((pair, path)))
         .collect()
 }
 
@@ -196,14 +197,9 @@ fn other_gpus_names_or_clouds_are_other_machines() {
     rename(&mut unread, None, model.as_deref());
     let mut unknown = unread.clone();
     rename(&mut unknown, None, None);
-    let elsewhere = Dmi {
-        vendor: Some("QEMU".to_string()),
-        ..azure()
-    };
-    let another_tag = Dmi {
-        chassis_asset_tag: Some("OracleCloud.com".to_string()),
-        ..azure()
-    };
+    let (mut elsewhere, mut another_tag) = (azure(), azure());
+    elsewhere.vendor = Some("QEMU".to_string());
+    another_tag.chassis_asset_tag = Some("OracleCloud.com".to_string());
     let (mut part, mut fewer) = (as_seen(ND_H100), as_seen("dgx-b200"));
     part.gpus.truncate(4);
     fewer.gpus.truncate(4);

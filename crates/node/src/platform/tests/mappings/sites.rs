@@ -108,8 +108,8 @@ fn each_apu_of_a_tuolumne_node_is_a_socket_with_its_own_nic() {
     let nics = topology.nics.iter().filter_map(|nic| nic.address);
     let nodes = gpus
         .chain(nics)
-        .map(|address| topology.numa_node_of(address).unwrap());
-    assert_eq!(nodes.collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1, 2, 3]);
+        .map(|address| topology.numa_node_of(address));
+    assert!(nodes.eq([0, 1, 2, 3, 0, 1, 2, 3].map(Some)));
     let sockets = [0, 1, 2, 3].map(|node| topology.socket_of(node));
     assert_eq!(sockets, [0, 1, 2, 3]);
     let last = topology.numa_node(3).unwrap().cpus.to_string();
