@@ -66,21 +66,13 @@ mod tests {
     use crate::step::GpuGrant;
 
     fn task(local_id: u32, cpus: &str) -> Task {
-        Task {
-            local_id,
-            cpus: set(cpus),
-            step_cpus: set(cpus),
-            ..Task::default()
-        }
+        with! { Task { local_id, cpus: set(cpus), step_cpus: set(cpus) } }
     }
 
     /// The nodes of each of `tasks` tasks that share `cpus`, of four NUMA nodes of two CPUs.
     fn dealt(tasks: u32, cpus: &str, masks: &[&str], asked: bool) -> Vec<String> {
         let topology = machine([4, 1, 2, 1], false, &[]);
-        let step = Step {
-            tasks,
-            ..Step::default()
-        };
+        let step = with! { Step { tasks } };
         let one = |local_id| {
             let task = Task {
                 masks: masks.iter().map(|mask| set(mask)).collect(),
@@ -116,11 +108,7 @@ mod tests {
     fn processes_that_nobody_counts_get_no_part_of_the_nodes() {
         let topology = machine([4, 1, 1, 1], false, &[]);
         for local_id in 0..8 {
-            let step = Step {
-                tasks: local_id + 1,
-                uncounted: true,
-                ..Step::default()
-            };
+            let step = with! { Step { tasks: local_id + 1, uncounted: true } };
             let task = task(local_id, "0-3");
             let why = nodes(&topology, &step, &task, true).unwrap_err();
             assert!(why.contains("nobody says how many"), "{why}");
@@ -139,15 +127,8 @@ mod tests {
                 variables,
                 access: Vec::new(),
             };
-            let task = Task {
-                gpus,
-                ..task(0, "0-1")
-            };
-            let step = Step {
-                tasks: 2,
-                gpus: Some(step_gpus.to_string()),
-                ..Step::default()
-            };
+            let task = with! { Task { gpus } ..task(0, "0-1") };
+            let step = with! { Step { tasks: 2, gpus: Some(step_gpus.to_string()) } };
             let found = nodes(&topology, &step, &task, true);
             assert_eq!(found.is_ok(), is_dealt, "{list} {step_gpus}");
         }

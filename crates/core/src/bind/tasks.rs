@@ -275,18 +275,11 @@ mod tests {
     }
 
     fn step(tasks: u32, gpus: &str) -> Step {
-        Step {
-            tasks,
-            gpus: Some(gpus.to_string()),
-            ..Step::default()
-        }
+        with! { Step { tasks, gpus: Some(gpus.to_string()) } }
     }
 
     fn under(rule: &str) -> Task {
-        Task {
-            gpu_bind: Some(rule.to_string()),
-            ..Task::default()
-        }
+        with! { Task { gpu_bind: Some(rule.to_string()) } }
     }
 
     /// The NUMA nodes that the rule gives to each task, such as `0 0 1 1`.
@@ -350,14 +343,8 @@ mod tests {
             false, "gres/nic:per_task:1", false; true, "gpu:closest", true;
             false, "gpu:map_gpu:0,0", false; false, "gpu:closest", false; false, "", false;
         } {
-            let known = TaskGpus {
-                by_local_id: promised.then(|| vec![GpuIndex(0)]),
-                ..TaskGpus::default()
-            };
-            let task = Task {
-                known: Some(known),
-                ..under(rule)
-            };
+            let known = with! { TaskGpus { by_local_id: promised.then(|| vec![GpuIndex(0)]) } };
+            let task = with! { Task { known: Some(known) } ..under(rule) };
             assert_eq!(have_own_gpus(&task), expected, "{promised} {rule}");
         }
     }
@@ -370,10 +357,7 @@ mod tests {
             // Slurm starts again at the first
             3, &["0-1", "4-5"], false; 2, &["0-1", ""], false;
         } {
-            let task = Task {
-                masks: masks.iter().map(|mask| set(mask)).collect(),
-                ..Task::default()
-            };
+            let task = with! { Task { masks: masks.iter().map(|mask| set(mask)).collect() } };
             let (topology, step) = (machine(), step(tasks, ""));
             let found = StepTasks::new(&topology, &step, &task).are_private();
             assert_eq!(found, expected, "{tasks} {masks:?}");
@@ -394,15 +378,10 @@ mod tests {
         ] {
             let mut topology = machine();
             topology.pus.retain(|_| read);
-            let step = Step {
-                counted,
-                ..step(2, "")
-            };
-            let task = Task {
-                masks: masks.iter().map(|mask| set(mask)).collect(),
-                threads_per_core: threads,
-                ..Task::default()
-            };
+            let step = with! { Step { counted } ..step(2, "") };
+            let task = with! { Task {
+                masks: masks.iter().map(|mask| set(mask)).collect(), threads_per_core: threads
+            } };
             let found = StepTasks::new(&topology, &step, &task).may_differ_in_cores();
             assert_eq!(found, expected, "{read} {masks:?} {threads:?} {counted:?}");
         }
@@ -425,16 +404,11 @@ mod tests {
             // cores of one thread
             (Some(2), Some((4, 4)), "0-3", Some(2)),
         ] {
-            let step = Step {
-                tasks: 2,
-                cpus_per_task,
-                counted: counted.map(|(cpus, cores)| Counted { cpus, cores }),
-                ..Step::default()
-            };
-            let task = Task {
-                masks: vec![set(cpus)],
-                ..Task::default()
-            };
+            let step = with! { Step {
+                tasks: 2, cpus_per_task,
+                counted: counted.map(|(cpus, cores)| Counted { cpus, cores })
+            } };
+            let task = with! { Task { masks: vec![set(cpus)] } };
             let found = asked(&step, &task, &set(cpus));
             assert_eq!(found, expected, "{cpus_per_task:?} {counted:?} {cpus}");
         }
@@ -456,10 +430,7 @@ mod tests {
             // another list than Slurm's
             ("7", false, None),
         ] {
-            let mut task = Task {
-                local_id: 1,
-                ..under("gpu:per_task:1")
-            };
+            let mut task = with! { Task { local_id: 1 } ..under("gpu:per_task:1") };
             let access = |gpu| match denied && gpu != 1 {
                 true => Access::Denied,
                 false => Access::Allowed,

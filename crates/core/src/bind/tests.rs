@@ -143,17 +143,8 @@ fn case(gpus: &'static [usize], cpus: &str, step_cpus: &str) -> One {
         topology,
         gpus,
         step: Step::default(),
-        task: Task {
-            cpus: set(cpus),
-            step_cpus: set(step_cpus),
-            ..Task::default()
-        },
-        wish: Wish {
-            bind: Bind::Numa,
-            mem: Mem::Prefer,
-            by_user: true,
-            ..Wish::default()
-        },
+        task: with! { Task { cpus: set(cpus), step_cpus: set(step_cpus) } },
+        wish: with! { Wish { bind: Bind::Numa, mem: Mem::Prefer, by_user: true } },
     }
 }
 

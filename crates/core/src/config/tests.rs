@@ -103,10 +103,7 @@ fn a_word_that_is_not_understood_is_named_with_the_one_that_was_meant() {
 
 /// The wish by the admin's `default=`, the environment and the option.
 fn merged(default: &str, environment: Option<&str>, option: Option<&str>) -> Wish {
-    let admin = Admin {
-        default: words(default),
-        ..Admin::default()
-    };
+    let admin = with! { Admin { default: words(default) } };
     let (environment, option) = (environment.map(words), option.map(words));
     Wish::new(admin, environment.as_ref(), option.as_ref())
 }

@@ -84,11 +84,7 @@ mod tests {
         open: &[usize],
     ) -> (Result<Vec<GpuIndex>, String>, Vec<GpuIndex>) {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_string());
-        let step = Step {
-            tasks,
-            gpus: some(of_step),
-            ..Step::default()
-        };
+        let step = with! { Step { tasks, gpus: some(of_step) } };
         let mut gpus = GpuGrant::default();
         let name = "CUDA_VISIBLE_DEVICES";
         gpus.variables.insert(name, visible.to_string());
@@ -99,12 +95,7 @@ mod tests {
             };
             gpus.access = (0..8).map(access).collect();
         }
-        let task = Task {
-            local_id,
-            gpus,
-            gpu_bind: some(bind),
-            ..Task::default()
-        };
+        let task = with! { Task { local_id, gpus, gpu_bind: some(bind) } };
         let seen = identify(topology, &step, &task.gpus).own;
         (by_local_id(topology, &step, &task, &seen), seen)
     }

@@ -115,9 +115,7 @@ fn found(topology: &Topology, set: &[&str], open: Option<&[usize]>) -> TaskGpus 
 
 #[track_caller]
 fn check(node: Topology, set: &[&str], open: Option<&[usize]>, gpus: &[usize], reason: &str) {
-    let TaskGpus {
-        own, reason: why, ..
-    } = found(&node, set, open);
+    let with! { TaskGpus { own, reason: why } .. } = found(&node, set, open);
     let own: Vec<usize> = own.iter().map(|gpu| gpu.0).collect();
     assert_eq!(own, gpus, "{set:?}, may open {open:?}: {why}");
     assert!(why.contains(reason), "{set:?}: `{why}` has no `{reason}`");

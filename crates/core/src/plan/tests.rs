@@ -22,10 +22,7 @@ pub(super) fn cpus(list: &str) -> CpuSet {
 
 /// A task with CUDA's list of GPUs, where that is not empty, and these CPUs.
 pub(super) fn task_of(gpus: &str, list: &str) -> Task {
-    let mut task = Task {
-        cpus: cpus(list),
-        ..Task::default()
-    };
+    let mut task = with! { Task { cpus: cpus(list) } };
     if !gpus.is_empty() {
         let variables = &mut task.gpus.variables;
         variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
@@ -38,11 +35,7 @@ fn wish_of(words: &str) -> Wish {
 }
 
 fn step_of(tasks: u32, gpus: &str) -> Step {
-    Step {
-        tasks,
-        gpus: Some(gpus.into()),
-        ..Step::default()
-    }
+    with! { Step { tasks, gpus: Some(gpus.into()) } }
 }
 
 fn h100() -> Topology {
@@ -93,10 +86,7 @@ fn ucx_gets_no_list_at_which_it_aborts() {
 fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
     let [network, mask] = [[10, 1, 0, 0], [255, 255, 0, 0]].map(u32::from_ne_bytes);
     let routes = format!("eth1 {network:08X} 0 1 0 0 0 {mask:08X}\n");
-    let step = Step {
-        srun: Some("10.1.0.7".into()),
-        ..Step::default()
-    };
+    let step = with! { Step { srun: Some("10.1.0.7".into()) } };
     let plan = planned(h100(), wish_of("env=sockets"), step, &routes);
     let task = placed(&plan, &Task::default(), &[]);
     assert_eq!(value(&task, "GLOO_SOCKET_IFNAME").as_deref(), Ok("eth1"));
@@ -241,10 +231,7 @@ fn the_line_of_a_task_names_its_gpus_nics_cpus_and_memory_in_columns() {
         if !has_addresses {
             topology.gpus[1].address.domain = PciAddress::INVENTED;
         }
-        let step = Step {
-            total_tasks: 8,
-            ..Step::default()
-        };
+        let step = with! { Step { total_tasks: 8 } };
         let plan = planned(topology, Wish::default(), step, "");
         let mut task = placed(&plan, &task_of(gpus, list), &[]);
         if let Some(node) = mems {

@@ -84,17 +84,11 @@ mod tests {
     use super::*;
 
     fn share(percent: u8) -> Rollout {
-        Rollout {
-            percent,
-            ..Rollout::default()
-        }
+        with! { Rollout { percent } }
     }
 
     fn observing(percent: u8) -> Rollout {
-        Rollout {
-            observes_others: true,
-            ..share(percent)
-        }
+        with! { Rollout { observes_others: true } ..share(percent) }
     }
 
     #[test]

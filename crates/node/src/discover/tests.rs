@@ -293,14 +293,10 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topo
             device: 0,
             function,
         };
-        topology.pci.insert(PciFunction {
-            class: Some(class),
-            vendor: Some(ids.0),
-            device: Some(ids.1),
-            subsystem,
-            numa_node: Some(0),
-            ..PciFunction::new(address, PciParent::Host(HostBridge { domain: 0, bus }))
-        });
+        topology.pci.insert(with! { PciFunction {
+            class: Some(class), vendor: Some(ids.0), device: Some(ids.1), subsystem,
+            numa_node: Some(0)
+        } ..PciFunction::new(address, PciParent::Host(HostBridge { domain: 0, bus })) });
         address
     };
     let ids = match fabric {
@@ -309,11 +305,9 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topo
     };
     let nic = |address: PciAddress, name: String, kind: NicKind| {
         let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
-        Nic {
-            address: Some(address),
-            ports: vec![port],
-            ..Nic::new(name.parse().unwrap(), kind)
-        }
+        with! { Nic {
+            address: Some(address), ports: vec![port]
+        } ..Nic::new(name.parse().unwrap(), kind) }
     };
     let (mut gpus, mut nics) = (Vec::new(), Vec::new());
     for gpu in 0..2 {

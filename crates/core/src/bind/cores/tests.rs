@@ -17,21 +17,14 @@ fn shares(
     near: &[NodeSet],
     cpus_per_task: Option<u32>,
 ) -> Vec<Owned> {
-    let step = Step {
-        tasks: near.len() as u32,
-        gpus: Some(gpus.to_string()),
-        cpus_per_task,
-        ..Step::default()
-    };
+    let step = with! { Step {
+        tasks: near.len() as u32, gpus: Some(gpus.to_string()), cpus_per_task
+    } };
     let one = |(id, near): (usize, &NodeSet)| {
-        let task = Task {
-            local_id: id as u32,
-            cpus: masks[id % masks.len()].clone(),
-            step_cpus: union(masks),
-            masks: masks.to_vec(),
-            gpu_bind: gpu_bind.map(str::to_string),
-            ..Task::default()
-        };
+        let task = with! { Task {
+            local_id: id as u32, cpus: masks[id % masks.len()].clone(), step_cpus: union(masks),
+            masks: masks.to_vec(), gpu_bind: gpu_bind.map(str::to_string)
+        } };
         own_cores(topology, &step, &task, near)
     };
     near.iter().enumerate().map(one).collect()
@@ -140,17 +133,10 @@ fn threads_are_those_of_the_tasks_own_part() {
     ];
     for (masks, bound, tasks, own, to, expected) in cases {
         let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
-        let step = Step {
-            tasks,
-            cpu_bind: bound.map(str::to_string),
-            ..Step::default()
-        };
-        let task = Task {
-            cpus: set(own),
-            step_cpus: union(&masks).union(&set(own)),
-            masks: masks.clone(),
-            ..Task::default()
-        };
+        let step = with! { Step { tasks, cpu_bind: bound.map(str::to_string) } };
+        let task = with! { Task {
+            cpus: set(own), step_cpus: union(&masks).union(&set(own)), masks: masks.clone()
+        } };
         let count = threads(&topology, &step, &task, &set(to));
         assert_eq!(count, Some(expected), "{masks:?} {bound:?} {own} {to}");
     }
@@ -242,13 +228,10 @@ proptest! {
     ) {
         let topology = machine([node_count, 1, cores, threads], beside, &dealt(8, node_count));
         let cpus: CpuSet = topology.cpus().iter().filter(|&cpu| reach[cpu as usize % reach.len()]).collect();
-        let step = Step {
-            tasks: number + 1,
-            uncounted: true,
-            starter: crate::step::Starter::Launcher,
-            gpus: Some("0,1,2,3,4,5,6,7".to_string()),
-            ..Step::default()
-        };
+        let step = with! { Step {
+            tasks: number + 1, uncounted: true, starter: crate::step::Starter::Launcher,
+            gpus: Some("0,1,2,3,4,5,6,7".to_string())
+        } };
         let gpu_bind = rule.map(str::to_string);
         let task =
             Task { local_id: number, cpus: cpus.clone(), step_cpus: cpus.clone(), gpu_bind, ..Task::default() };

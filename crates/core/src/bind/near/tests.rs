@@ -87,13 +87,10 @@ impl Played {
     }
 
     fn step(&self) -> Step {
-        Step {
-            tasks: self.masks.len() as u32,
-            gpus: Some(listed(0..self.topology.gpus.len())),
-            cpus_per_task: self.cpus_per_task,
-            counted: self.counted,
-            ..Step::default()
-        }
+        with! { Step {
+            tasks: self.masks.len() as u32, gpus: Some(listed(0..self.topology.gpus.len())),
+            cpus_per_task: self.cpus_per_task, counted: self.counted
+        } }
     }
 
     fn task(&self, id: usize) -> Task {
@@ -141,11 +138,7 @@ impl Played {
 
     /// The same in a step of which more is known.
     fn decided(&self, step: &Step) -> Vec<TaskPlacement> {
-        let wish = Wish {
-            bind: self.bind,
-            mem: Mem::Prefer,
-            ..Wish::default()
-        };
+        let wish = with! { Wish { bind: self.bind, mem: Mem::Prefer } };
         let one = |id: usize| {
             let (topology, task, gpus) =
                 (&self.topology, &self.task(id), &[GpuIndex(self.gpu(id))]);

@@ -49,19 +49,13 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn within(list: &str) -> Memory {
-    Memory {
-        allowed: Some(nodes(list)),
-        ..Memory::default()
-    }
+    with! { Memory { allowed: Some(nodes(list)) } }
 }
 
 #[test]
 fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
     for (ours, left) in [("0-1", "1"), ("0", "")] {
-        let memory = Memory {
-            ours: Some(nodes(ours)),
-            ..Memory::default()
-        };
+        let memory = with! { Memory { ours: Some(nodes(ours)) } };
         assert_eq!(settled("1", &[], memory).0, left);
     }
 }

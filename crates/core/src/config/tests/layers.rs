@@ -184,10 +184,7 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
         (Some("verbose"), true, false),
         (Some("off"), false, false),
     ] {
-        let admin = Admin {
-            default: shared.rollout.default_of(7, &shared.default),
-            ..Admin::default()
-        };
+        let admin = with! { Admin { default: shared.rollout.default_of(7, &shared.default) } };
         let wish = Wish::new(admin, None, option.map(words).as_ref());
         let found = (wish.enabled, wish.observe);
         assert_eq!(found, (enabled, observe), "{option:?}");

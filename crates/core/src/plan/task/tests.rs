@@ -88,26 +88,14 @@ fn seeing_known(
     gpu_use: GpuUse,
     known: Option<TaskGpus>,
 ) -> TaskPlacement {
-    let step = Step {
-        tasks,
-        gpus: Some(gpus.to_string()),
-        cpus_per_task: Some(4),
-        ..Step::default()
-    };
+    let step = with! { Step { tasks, gpus: Some(gpus.to_string()), cpus_per_task: Some(4) } };
     let mask = |id: u32| (0..4).map(move |cpu| 4 * (id / 2) + 56 * (id % 2) + cpu);
     let masks: Vec<CpuSet> = (0..tasks).map(|id| mask(id).collect()).collect();
-    let task = Task {
-        local_id,
-        cpus: masks[local_id as usize].clone(),
-        step_cpus: (0..tasks).flat_map(mask).collect(),
-        masks,
-        known,
-        ..task_of(gpus, "")
-    };
-    let mut wish = Wish {
-        gpu: gpu_use,
-        ..Wish::default()
-    };
+    let task = with! { Task {
+        local_id, cpus: masks[local_id as usize].clone(),
+        step_cpus: (0..tasks).flat_map(mask).collect(), masks, known
+    } ..task_of(gpus, "") };
+    let mut wish = with! { Wish { gpu: gpu_use } };
     wish.admin.trust_topology = true;
     placed(&wish, &step, task, &[]).0
 }
@@ -152,9 +140,7 @@ fn without_a_promise_that_holds_a_task_has_the_nics_of_all() {
     assert!(missed.starts_with("`gpu=local-id` does not hold: 9 tasks"));
     // GPU 4 is on the second socket, and the step has CPUs of the first alone
     for task in [refused, seeing("4", 1, 0, GpuUse::Visible)] {
-        let Notes {
-            reasons, missed, ..
-        } = task.notes;
+        let with! { Notes { reasons, missed } .. } = task.notes;
         assert_eq!(count(&reasons, &missed.concat()), 1, "{reasons:?}");
     }
 }
@@ -207,9 +193,7 @@ fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
         &["mlx5_1", "mlx5_3", "mlx5_4"], Some("it may not open mlx5_3 mlx5_4: NCCL");
     } {
         let (task, ..) = placed(&Wish::default(), &Step::default(), task_of("", ""), denied);
-        let Notes {
-            warning, reasons, ..
-        } = task.notes;
+        let with! { Notes { warning, reasons } .. } = task.notes;
         assert_eq!(warning.is_some(), start.is_some(), "{warning:?}");
         if let (Some(warning), Some(start)) = (warning, start) {
             assert!(warning.starts_with(start), "{warning}");

@@ -133,17 +133,12 @@ impl Slot {
             current: Some(link),
             max: Some(link),
         };
-        topology.pci.insert(PciFunction {
-            class: Some(class),
-            vendor: Some(vendor),
-            device: Some(1),
-            numa_node: self.numa_node,
+        topology.pci.insert(with! { PciFunction {
+            class: Some(class), vendor: Some(vendor), device: Some(1), numa_node: self.numa_node,
             subsystem: (self.width > 4).then_some((0x1000, 0xa096)),
             iommu: (self.width == 8).then(|| "DMA-FQ".to_string()),
-            local_cpus: self.numa_node.map(cpus),
-            link,
-            ..PciFunction::new(address, parent)
-        });
+            local_cpus: self.numa_node.map(cpus), link
+        } ..PciFunction::new(address, parent) });
         address
     }
 
@@ -166,14 +161,11 @@ impl Slot {
                 GpuVendor::Intel => None,
             };
             let is_nvidia = vendor == GpuVendor::Nvidia;
-            topology.gpus.push(Gpu {
-                partition: (partitions > 1).then_some(partition),
-                minor: Some(128 + number),
-                uuid,
+            topology.gpus.push(with! { Gpu {
+                partition: (partitions > 1).then_some(partition), minor: Some(128 + number), uuid,
                 model: is_nvidia.then(|| "Model".to_string()),
-                mig_instances: (is_nvidia && self.nics == 3).then_some(2),
-                ..Gpu::new(address, vendor)
-            });
+                mig_instances: (is_nvidia && self.nics == 3).then_some(2)
+            } ..Gpu::new(address, vendor) });
         }
     }
 
@@ -212,14 +204,11 @@ impl Slot {
             ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
         };
         let count = if is_verbs { nic as u8 % 2 + 1 } else { 1 };
-        topology.nics.push(Nic {
-            address: Some(card),
-            ports: (1..=count).map(port).collect(),
+        topology.nics.push(with! { Nic {
+            address: Some(card), ports: (1..=count).map(port).collect(),
             uverbs: is_verbs.then(|| format!("uverbs{number}")),
             guid: is_verbs.then(|| format!("guid{number}")),
-            card: is_verbs.then(|| format!("card{}", self.index)),
-            netdevs: vec![netdev],
-            ..Nic::new(name.parse().unwrap(), kind)
-        });
+            card: is_verbs.then(|| format!("card{}", self.index)), netdevs: vec![netdev]
+        } ..Nic::new(name.parse().unwrap(), kind) });
     }
 }

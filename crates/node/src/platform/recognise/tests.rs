@@ -26,10 +26,7 @@ fn azure() -> Dmi {
 }
 
 fn product(name: &str) -> Dmi {
-    Dmi {
-        product: Some(name.to_string()),
-        ..Dmi::default()
-    }
+    with! { Dmi { product: Some(name.to_string()) } }
 }
 
 fn name(dmi: &Dmi, live: &Topology) -> Option<&'static str> {

@@ -32,13 +32,11 @@ impl Played {
         } else {
             self.masks.len()
         };
-        let step = judge::Step {
+        let step = judge::with! { Step {
             without: self.masks.iter().map(task).collect(),
             with: decisions.iter().map(|one| task(&one.cpus)).collect(),
-            homes: (0..known).map(home).collect(),
-            asked: self.cpus_per_task,
-            ..judge::Step::default()
-        };
+            homes: (0..known).map(home).collect(), asked: self.cpus_per_task
+        } ..judge::Step::default() };
         judge::worse(&machine, &step)
     }
 }
