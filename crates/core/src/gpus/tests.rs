@@ -115,7 +115,8 @@ fn found(topology: &Topology, set: &[&str], open: Option<&[usize]>) -> TaskGpus 
 
 #[track_caller]
 fn check(node: Topology, set: &[&str], open: Option<&[usize]>, gpus: &[usize], reason: &str) {
-    let with! { TaskGpus { own, reason: why } .. } = found(&node, set, open);
+    let found = found(&node, set, open);
+    let (own, why) = (found.own, found.reason);
     let own: Vec<usize> = own.iter().map(|gpu| gpu.0).collect();
     assert_eq!(own, gpus, "{set:?}, may open {open:?}: {why}");
     assert!(why.contains(reason), "{set:?}: `{why}` has no `{reason}`");

@@ -140,7 +140,7 @@ fn without_a_promise_that_holds_a_task_has_the_nics_of_all() {
     assert!(missed.starts_with("`gpu=local-id` does not hold: 9 tasks"));
     // GPU 4 is on the second socket, and the step has CPUs of the first alone
     for task in [refused, seeing("4", 1, 0, GpuUse::Visible)] {
-        let with! { Notes { reasons, missed } .. } = task.notes;
+        let (reasons, missed) = (task.notes.reasons, task.notes.missed);
         assert_eq!(count(&reasons, &missed.concat()), 1, "{reasons:?}");
     }
 }
@@ -193,7 +193,7 @@ fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
         &["mlx5_1", "mlx5_3", "mlx5_4"], Some("it may not open mlx5_3 mlx5_4: NCCL");
     } {
         let (task, ..) = placed(&Wish::default(), &Step::default(), task_of("", ""), denied);
-        let with! { Notes { warning, reasons } .. } = task.notes;
+        let (warning, reasons) = (task.notes.warning, task.notes.reasons);
         assert_eq!(warning.is_some(), start.is_some(), "{warning:?}");
         if let (Some(warning), Some(start)) = (warning, start) {
             assert!(warning.starts_with(start), "{warning}");
