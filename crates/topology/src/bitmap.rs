@@ -257,11 +257,9 @@ mod tests {
         } {
             assert_eq!(set(list).to_string(), shortest);
         }
-        for (mask, shortest) in [
-            ("0xF0", "4-7"),
-            ("00000001,ffffffff\n", "0-32"),
-            ("0x10000000000000000", "64"),
-        ] {
+        for (mask, shortest) in rows! {
+            "0xF0", "4-7"; "00000001,ffffffff\n", "0-32"; "0x10000000000000000", "64";
+        } {
             assert_eq!(Bitmap::from_mask(mask).unwrap().to_string(), shortest);
         }
     }

@@ -280,19 +280,17 @@ mod tests {
     #[test]
     fn the_kind_of_a_path_is_that_of_nvidia_smi() {
         let topology = machine();
-        for (a, b, kind) in [
+        for (a, b, kind) in rows! {
             // two ports of one switch, and two functions of one card
-            ("03:00.0", "04:00.0", PathType::Pix),
-            ("07:00.0", "07:00.1", PathType::Pix),
+            "03:00.0", "04:00.0", PathType::Pix; "07:00.0", "07:00.1", PathType::Pix;
             // a switch behind a switch
-            ("03:00.0", "07:00.0", PathType::Pxb),
+            "03:00.0", "07:00.0", PathType::Pxb;
             // two root ports, and two host bridges of one NUMA node
-            ("03:00.0", "08:00.0", PathType::Phb),
-            ("03:00.0", "41:00.0", PathType::Node),
-            ("03:00.0", "81:00.0", PathType::Sys),
+            "03:00.0", "08:00.0", PathType::Phb; "03:00.0", "41:00.0", PathType::Node;
+            "03:00.0", "81:00.0", PathType::Sys;
             // the kernel does not name its NUMA node
-            ("03:00.0", "c1:00.0", PathType::Sys),
-        ] {
+            "03:00.0", "c1:00.0", PathType::Sys;
+        } {
             assert_eq!(way(&topology, a, b).kind, kind, "{a} {b}");
             assert_eq!(way(&topology, b, a).kind, kind, "{b} {a}");
         }
@@ -311,17 +309,14 @@ mod tests {
             function(&mut topology, address, parent, Some(0), 16);
         }
         use PathType::{Pix, Pxb};
-        for (address, device, subsystem, to_part, to_whole) in [
+        for (address, device, subsystem, to_part, to_whole) in rows! {
             // the whole alone, one part, both parts
-            ("01:00.0", 0xc010, 0xa096, Pxb, Pxb),
-            ("03:00.0", 0xc010, 0xa096, Pxb, Pix),
-            ("04:00.0", 0xc010, 0xa096, Pix, Pix),
+            "01:00.0", 0xc010, 0xa096, Pxb, Pxb; "03:00.0", 0xc010, 0xa096, Pxb, Pix;
+            "04:00.0", 0xc010, 0xa096, Pix, Pix;
             // another generation, which numbers its parts; a whole is no part
-            ("01:00.0", 0xc030, 0x0096, Pxb, Pxb),
-            ("03:00.0", 0xc030, 0x1096, Pxb, Pix),
-            ("04:00.0", 0xc030, 0x1096, Pix, Pix),
-            ("04:00.0", 0xc030, 0x0096, Pxb, Pix),
-        ] {
+            "01:00.0", 0xc030, 0x0096, Pxb, Pxb; "03:00.0", 0xc030, 0x1096, Pxb, Pix;
+            "04:00.0", 0xc030, 0x1096, Pix, Pix; "04:00.0", 0xc030, 0x0096, Pxb, Pix;
+        } {
             let mut switch = topology.pci.get(address.parse().unwrap()).unwrap().clone();
             (switch.vendor, switch.device) = (Some(0x1000), Some(device));
             switch.subsystem = Some((0x1000, subsystem));
@@ -360,11 +355,9 @@ mod tests {
         function(&mut topology, "02:01.0", "01:00.0", None, 16);
         function(&mut topology, "03:00.0", "0f:00.0", None, 16);
         // the tree does not hold the last one itself
-        for (other, kind, links) in [
-            ("02:01.0", PathType::Pix, 2),
-            ("03:00.0", PathType::Sys, 2),
-            ("0e:00.0", PathType::Sys, 1),
-        ] {
+        for (other, kind, links) in rows! {
+            "02:01.0", PathType::Pix, 2; "03:00.0", PathType::Sys, 2; "0e:00.0", PathType::Sys, 1;
+        } {
             let way = way(&topology, "02:00.0", other);
             assert_eq!((way.kind, way.links.len()), (kind, links), "{other}");
         }

@@ -93,10 +93,8 @@ mod tests {
             // of the nodes that the step reaches
             2, "2-5", &[], true, &["1", "2"];
             // a task that is alone, or bound, or did not ask keeps its CPUs
-            1, "0-7", &[], true, &[""];
-            2, "0-1", &[], true, &["", ""];
-            2, "0-7", &["0-3", "4-7"], true, &["", ""];
-            2, "0-7", &[], false, &["", ""];
+            1, "0-7", &[], true, &[""]; 2, "0-1", &[], true, &["", ""];
+            2, "0-7", &["0-3", "4-7"], true, &["", ""]; 2, "0-7", &[], false, &["", ""];
         };
         for (tasks, cpus, masks, asked, expected) in cases {
             let found = dealt(tasks, cpus, masks, asked);

@@ -293,40 +293,27 @@ mod tests {
     #[test]
     fn a_rule_deals_gpus_where_it_tells_every_tasks_and_none_elsewhere() {
         let all = "0,1,2,3";
-        for (tasks, gpus, rule, expected) in [
+        for (tasks, gpus, rule, expected) in rows! {
             // Slurm 22.05 deals them in order, and the others stay idle
-            (4, all, "gpu:per_task:1", Some("0 0 1 1")),
-            (2, all, "gpu:per_task:2", Some("0 1")),
-            (1, "1,2", "gpu:per_task:2", Some("0-1")),
-            (2, all, "gpu:per_task:1", Some("0 0")),
+            4, all, "gpu:per_task:1", Some("0 0 1 1"); 2, all, "gpu:per_task:2", Some("0 1");
+            1, "1,2", "gpu:per_task:2", Some("0-1"); 2, all, "gpu:per_task:1", Some("0 0");
             // a map deals them by local id, and starts again
-            (3, all, "gpu:map_gpu:3,0", Some("1 0 1")),
-            (3, all, "gres/gpu:map:3,0", Some("1 0 1")),
-            (3, all, "gres/gpu:verbose,map:3,0", Some("1 0 1")),
-            (
-                3,
-                all,
-                "gres/tmp:per_task:10+gres/gpu:map:3,0",
-                Some("1 0 1"),
-            ),
-            (3, all, "gres/gpu:map:3,0+gres/nic:closest", Some("1 0 1")),
+            3, all, "gpu:map_gpu:3,0", Some("1 0 1"); 3, all, "gres/gpu:map:3,0", Some("1 0 1");
+            3, all, "gres/gpu:verbose,map:3,0", Some("1 0 1");
+            3, all, "gres/tmp:per_task:10+gres/gpu:map:3,0", Some("1 0 1");
+            3, all, "gres/gpu:map:3,0+gres/nic:closest", Some("1 0 1");
             // later releases look at the masks first
-            (4, all, "gres/gpu:per_task:1", None),
+            4, all, "gres/gpu:per_task:1", None;
             // fewer GPUs than it says, none for each, more than can be counted
-            (5, all, "gpu:per_task:1", None),
-            (2, all, "gpu:per_task:0", None),
-            (2, all, "gpu:per_task:18446744073709551615", None),
+            5, all, "gpu:per_task:1", None; 2, all, "gpu:per_task:0", None;
+            2, all, "gpu:per_task:18446744073709551615", None;
             // a GPU that this node lacks, of one task or beside one that it has
-            (2, "0,9", "gpu:per_task:1", None),
-            (1, "0,9", "gpu:per_task:2", None),
+            2, "0,9", "gpu:per_task:1", None; 1, "0,9", "gpu:per_task:2", None;
             // numbers of the node or of the job's part of it; a GPU that the step lacks
-            (2, "2,3", "gpu:map_gpu:2,3", None),
-            (2, all, "gpu:map_gpu:0,7", None),
+            2, "2,3", "gpu:map_gpu:2,3", None; 2, all, "gpu:map_gpu:0,7", None;
             // no rule, or not about GPUs
-            (2, all, "gpu:closest", None),
-            (2, all, "per_task:1", None),
-            (2, all, "nic:per_task:1", None),
-        ] {
+            2, all, "gpu:closest", None; 2, all, "per_task:1", None; 2, all, "nic:per_task:1", None;
+        } {
             let found = nodes(&machine(), &step(tasks, gpus), &under(rule));
             let got = found.as_deref();
             assert_eq!(got, expected, "{tasks} tasks, {rule} of {gpus}");
@@ -367,15 +354,13 @@ mod tests {
     #[test]
     fn masks_may_split_cores_that_were_not_read_unless_slurm_counts_all_threads_of_the_cores() {
         let counted = |cores| Some(Counted { cpus: 2, cores });
-        for (read, masks, threads, counted, expected) in [
-            (false, &["0", "4"][..], Some(2), None, true),
-            (false, &["0", "4"], Some(2), counted(2), true),
-            (false, &["0", "4"], Some(2), counted(1), false),
-            (false, &["0-1", "4-5"], Some(2), None, false),
-            (false, &["0"], Some(2), None, false),
-            (false, &["0", "4"], None, None, false),
-            (true, &["0", "4"], Some(2), None, false),
-        ] {
+        for (read, masks, threads, counted, expected) in rows! {
+            false, &["0", "4"][..], Some(2), None, true;
+            false, &["0", "4"], Some(2), counted(2), true;
+            false, &["0", "4"], Some(2), counted(1), false;
+            false, &["0-1", "4-5"], Some(2), None, false; false, &["0"], Some(2), None, false;
+            false, &["0", "4"], None, None, false; true, &["0", "4"], Some(2), None, false;
+        } {
             let mut topology = machine();
             topology.pus.retain(|_| read);
             let step = with! { Step { counted } ..step(2, "") };

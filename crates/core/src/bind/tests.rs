@@ -150,21 +150,17 @@ fn case(gpus: &'static [usize], cpus: &str, step_cpus: &str) -> One {
 
 #[test]
 fn a_task_goes_to_what_the_step_has_near_its_gpu_and_nothing_else_moves() {
-    let cases: [(&'static [usize], _, _, _); 9] = [
+    let cases: [(&'static [usize], _, _, _); 9] = rows! {
         // it is near
-        (&[0], "2-3", "0-15", "/0"),
-        (&[1], "8-15", "0-15", "/1"),
+        &[0], "2-3", "0-15", "/0"; &[1], "8-15", "0-15", "/1";
         // it is partly near, and on the wrong socket
-        (&[0], "4-11", "4-11", "4-7/0"),
-        (&[1], "0-3", "0-3,8-11", "8-11/1"),
-        (&[1], "0-3", "0-7", "out of reach/"),
+        &[0], "4-11", "4-11", "4-7/0"; &[1], "0-3", "0-3,8-11", "8-11/1";
+        &[1], "0-3", "0-7", "out of reach/";
         // GPUs on both sockets: memory stays with the CPUs it runs on
-        (&[0, 1], "0-3", "0-15", "/0"),
+        &[0, 1], "0-3", "0-15", "/0";
         // a node without CPUs, an unknown one, and none
-        (&[2], "0-3", "0-15", "/"),
-        (&[3], "0-3", "0-15", "/"),
-        (&[], "0-3", "0-15", "/"),
-    ];
+        &[2], "0-3", "0-15", "/"; &[3], "0-3", "0-15", "/"; &[], "0-3", "0-15", "/";
+    };
     for (gpus, cpus, step_cpus, expected) in cases {
         let found = case(gpus, cpus, step_cpus).outcome();
         assert_eq!(found, expected, "{gpus:?} on {cpus} of {step_cpus}");
@@ -209,14 +205,12 @@ fn a_users_way_of_binding_is_quoted_in_one_short_line() {
 
 #[test]
 fn each_word_binds_what_it_says() {
-    let cases = [
-        ("4-11", Bind::None, Mem::None, "/"),
+    let cases = rows! {
+        "4-11", Bind::None, Mem::None, "/";
         // memory alone, if asked for, and only near the CPUs
-        ("4-11", Bind::None, Mem::Prefer, "/1"),
-        ("0-3", Bind::None, Mem::Strict, "/"),
-        ("4-11", Bind::Numa, Mem::None, "8-11/"),
-        ("4-11", Bind::Numa, Mem::Strict, "8-11/only 1"),
-    ];
+        "4-11", Bind::None, Mem::Prefer, "/1"; "0-3", Bind::None, Mem::Strict, "/";
+        "4-11", Bind::Numa, Mem::None, "8-11/"; "4-11", Bind::Numa, Mem::Strict, "8-11/only 1";
+    };
     for (cpus, bind, mem, expected) in cases {
         let one = case(&[1], cpus, "0-15").with(|one| (one.wish.bind, one.wish.mem) = (bind, mem));
         assert_eq!(one.outcome(), expected, "{cpus} {bind:?} {mem:?}");
@@ -226,15 +220,13 @@ fn each_word_binds_what_it_says() {
 #[test]
 fn a_task_without_gpus_gets_a_part_of_the_steps_nodes_where_the_user_asked_and_nobody_bound_it() {
     type Change = fn(&mut One);
-    let changes: [(&str, Change); 6] = [
-        ("0-7/0", |_| ()),
-        ("0-7/", |one| one.wish.mem = Mem::None),
-        ("/", |one| one.wish.by_user = false),
-        ("/", |one| one.wish.bind = Bind::None),
-        ("/", |one| one.step.cpu_bind = Some("none".to_string())),
+    let changes: [(&str, Change); 6] = rows! {
+        "0-7/0", |_| (); "0-7/", |one| one.wish.mem = Mem::None;
+        "/", |one| one.wish.by_user = false; "/", |one| one.wish.bind = Bind::None;
+        "/", |one| one.step.cpu_bind = Some("none".to_string());
         // Slurm bound it
-        ("/", |one| one.task.cpus = set("0-3")),
-    ];
+        "/", |one| one.task.cpus = set("0-3");
+    };
     for (number, (expected, change)) in changes.into_iter().enumerate() {
         let shared = case(&[], "0-15", "0-15").with(|one| one.step.tasks = 2);
         assert_eq!(shared.with(change).outcome(), expected, "{number}");

@@ -40,13 +40,11 @@ mod tests {
     #[test]
     fn a_job_knows_which_component_it_is() {
         let by_srun = [(SIZE, "2"), (JOB, "40")];
-        let named = [
-            (SIZE, "2"),
-            (JOB, "40"),
-            ("SLURM_JOB_ID_HET_GROUP_0", "40"),
+        let named = rows! {
+            SIZE, "2"; JOB, "40"; "SLURM_JOB_ID_HET_GROUP_0", "40";
             // a number between was taken
-            ("SLURM_JOB_ID_HET_GROUP_1", "57"),
-        ];
+            "SLURM_JOB_ID_HET_GROUP_1", "57";
+        };
         let (ordinary, odd) = ([(JOB, "40")], [(SIZE, "many"), (JOB, "40")]);
         for (number, variables, component, first) in rows! {
             40, &by_srun[..], Some(0), 40; 41, &by_srun, Some(1), 40;

@@ -212,9 +212,7 @@ nodename=gpu002 PARTITIONNAME=train default=off
         let node = "default=observe exclude=mlx5_9 topology=/etc/a.json trust-topology";
         let all = format!("{node} default=closest rollout=10%");
         for (name, partition, expected) in rows! {
-            "login", None, cluster;
-            "gpu001", None, node;
-            "gpu001", Some("train"), &all;
+            "login", None, cluster; "gpu001", None, node; "gpu001", Some("train"), &all;
             // names as they are
             "gpu001", Some("debug"), node;
             "gpu002", Some("train"), &format!("{all} default=off");

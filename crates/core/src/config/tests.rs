@@ -314,16 +314,11 @@ fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
     let (isolated, routed) = ("fabric=isolated-rails", "fabric=routed");
     let zero = "set=NCCL_CROSS_NIC=0";
     let all = "set=UCX_IB_ROCE_REACHABILITY_MODE=all";
-    for (arguments, doubts) in [
+    for (arguments, doubts) in rows! {
         // this fabric needs it
-        (&[isolated, zero][..], 0),
-        (&[zero, isolated], 0),
-        (&[zero], 1),
-        (&[isolated, "set=NCCL_CROSS_NIC=1"], 1),
-        (&[routed, all], 0),
-        (&[all], 1),
-        (&[isolated, all], 1),
-    ] {
+        &[isolated, zero][..], 0; &[zero, isolated], 0; &[zero], 1;
+        &[isolated, "set=NCCL_CROSS_NIC=1"], 1; &[routed, all], 0; &[all], 1; &[isolated, all], 1;
+    } {
         assert_eq!(admin(arguments).1.len(), doubts, "{arguments:?}");
     }
     let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();

@@ -140,12 +140,10 @@ mod tests {
             let gpus = topology.gpus.iter_mut().zip(shifted);
             gpus.for_each(|(gpu, minor)| gpu.minor = Some(*minor));
             // Slurm's places are those of its own list, and the task counts what it may open
-            for (tasks, visible, of_step, open) in [
-                (2, "0,1", "0,1", &[0, 1][..]),
-                (2, "0,1", "3,5", &[3, 5]),
-                (4, "1,2,4,7", "1,2,4,7", &[]),
-                (8, ALL, ALL, &[]),
-            ] {
+            for (tasks, visible, of_step, open) in rows! {
+                2, "0,1", "0,1", &[0, 1][..]; 2, "0,1", "3,5", &[3, 5];
+                4, "1,2,4,7", "1,2,4,7", &[]; 8, ALL, ALL, &[];
+            } {
                 let (found, seen) = promised((&topology, tasks, 0), visible, of_step, "", open);
                 let expected = Ok(seen[..tasks as usize].to_vec());
                 assert_eq!(found, expected, "{visible}, by {shift}");

@@ -142,13 +142,11 @@ fn plan_of(words: &str, without_nics: bool) -> Plan {
 #[test]
 fn as_little_of_the_node_is_read_as_the_wish_needs() {
     // an admin may name a NIC by its interface
-    for (words, of_all, of_some) in [
-        ("closest", Scope::Placement, Scope::Selection),
-        ("spread", Scope::Cores, Scope::Cores),
-        ("bind=core", Scope::Cores, Scope::Cores),
-        ("omp=on", Scope::Cores, Scope::Cores),
-        ("spread,bind=core,omp=on", Scope::Cores, Scope::Cores),
-    ] {
+    for (words, of_all, of_some) in rows! {
+        "closest", Scope::Placement, Scope::Selection; "spread", Scope::Cores, Scope::Cores;
+        "bind=core", Scope::Cores, Scope::Cores; "omp=on", Scope::Cores, Scope::Cores;
+        "spread,bind=core,omp=on", Scope::Cores, Scope::Cores;
+    } {
         let scopes = [false, true].map(|without| plan_of(words, without).wish.scope());
         assert_eq!(scopes, [of_all, of_some], "{words}");
     }
@@ -157,12 +155,10 @@ fn as_little_of_the_node_is_read_as_the_wish_needs() {
 #[test]
 fn a_task_fails_for_what_it_lacks_where_a_strict_word_was_said_and_only_there() {
     // (words, without NICs, fails, lacks only what its node lacks)
-    for (words, without_nics, fails, is_of_node) in [
-        ("strict", true, true, false),
-        ("strict", false, false, false),
-        ("closest", true, false, true),
-        ("closest", false, false, false),
-    ] {
+    for (words, without_nics, fails, is_of_node) in rows! {
+        "strict", true, true, false; "strict", false, false, false; "closest", true, false, true;
+        "closest", false, false, false;
+    } {
         let plan = plan_of(words, without_nics);
         let task = placed(&plan, &task_of("0", "0-3"), &[]);
         let lacks = !task.placement.notes.shortfalls.is_empty();
@@ -295,13 +291,11 @@ fn a_task_is_not_held_to_its_nic_where_the_rails_networks_are_in_no_table_that_w
     // or its routes stand in a table of its own, as a VRF's do
     let v4 = "0000:0000:0000:0000:0000:ffff:0a00:0K01";
     let all = "mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1";
-    for (gids, expected) in [
-        (&[local, local][..], "mlx5_5:1"),
-        (&[local, local, empty], "mlx5_5:1"),
-        (&[local, link_local_v4], "mlx5_5:1"),
-        (&[local, local, v6], all),
-        (&[local, local, empty, v4], all),
-    ] {
+    for (gids, expected) in rows! {
+        &[local, local][..], "mlx5_5:1"; &[local, local, empty], "mlx5_5:1";
+        &[local, link_local_v4], "mlx5_5:1"; &[local, local, v6], all;
+        &[local, local, empty, v4], all;
+    } {
         let list = on_roce_with_gids(gids);
         assert_eq!(list.as_deref(), Ok(expected), "{gids:?}");
     }

@@ -108,19 +108,17 @@ fn a_machines_name_is_one_plain_line_whatever_its_firmware_says() {
 #[test]
 fn cores_are_read_once_for_all_their_threads_and_no_others_are_made_up() {
     let mut tree = Manifest::default();
-    for (id, package, core, list) in [
-        (0, 0, 0, Some("0,2")),
+    for (id, package, core, list) in rows! {
+        0, 0, 0, Some("0,2");
         // of the second thread nothing is read
-        (2, 0, 9, Some("2")),
+        2, 0, 9, Some("2");
         // an older kernel, or a captured tree without the lists
-        (1, 0, 1, None),
-        (3, 0, 1, None),
+        1, 0, 1, None; 3, 0, 1, None;
         // text that is no list
-        (4, 0, 2, Some("four")),
+        4, 0, 2, Some("four");
         // the kernel does not know their package
-        (5, -1, 8, None),
-        (6, -1, 8, None),
-    ] {
+        5, -1, 8, None; 6, -1, 8, None;
+    } {
         let at = format!("sys/devices/system/cpu/cpu{id}/topology");
         let list = list.map(|list| format!("{at}/thread_siblings_list={list}"));
         let [package, core] = [("physical_package_id", package), ("core_id", core)]
@@ -257,11 +255,9 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
         let (topology, _) = spoiled(&[format!("{port}/{file}")]);
         assert_eq!(nic(&topology, "mlx5_0").ports[0].rate_mbps, rate, "{file}");
     }
-    for (text, state) in [
-        ("", PortState::Unknown),
-        ("5: ACTIVE_DEFER", PortState::Unknown),
-        ("2: INIT", PortState::Init),
-    ] {
+    for (text, state) in rows! {
+        "", PortState::Unknown; "5: ACTIVE_DEFER", PortState::Unknown; "2: INIT", PortState::Init;
+    } {
         let (topology, _) = spoiled(&[format!("{port}/state={text}")]);
         assert_eq!(nic(&topology, "mlx5_0").ports[0].state, state, "`{text}`");
     }

@@ -110,14 +110,12 @@ fn a_device_that_came_went_or_is_another_is_told_by_the_registered_ones() {
     let node = made(&manifest);
     let (nics, gpus) = ("sys/class/infiniband", "proc/driver/nvidia/gpus");
     for (folder, from, to, end) in rows! {
-        nics, "mlx5_3:0 ", "", "/mlx5_3` is new";
-        nics, "mlx5_3:0", "mlx5_3", "/mlx5_3` is new";
+        nics, "mlx5_3:0 ", "", "/mlx5_3` is new"; nics, "mlx5_3:0", "mlx5_3", "/mlx5_3` is new";
         nics, "mlx5_3:0", "mlx5_3:0 mlx5_39:7", "/mlx5_39` is gone";
         nics, "mlx5_3:0", "mlx5_3:7", "/mlx5_3` is not what it was";
         gpus, "0000:1b:00.0:0", "0000:1b:00.0:7", "/0000:1b:00.0` is not what it was";
         // the folder as a whole is not, or was not registered
-        gpus, "", "", "/0000:1b:00.0` is new";
-        "sys/class/cxi", "", "cxi0:1", "/cxi0` is gone";
+        gpus, "", "", "/0000:1b:00.0` is new"; "sys/class/cxi", "", "cxi0:1", "/cxi0` is gone";
     } {
         let mut node = node.clone();
         let entries = node.registered.remove(folder).unwrap_or_default();

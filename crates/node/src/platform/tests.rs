@@ -161,11 +161,9 @@ fn every_model_says_the_networks_of_its_fabric_or_why_it_states_none() {
 // between subnets UCX connects no NICs, so a task there gets another plan
 #[test]
 fn googles_rdma_nics_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
-    for (name, count, different) in [
-        ("gke-a3-ultra", 8, 8),
-        ("gke-a4", 8, 8),
-        ("oci-bm-gpu-h100-8", 16, 1),
-    ] {
+    for (name, count, different) in rows! {
+        "gke-a3-ultra", 8, 8; "gke-a4", 8, 8; "oci-bm-gpu-h100-8", 16, 1;
+    } {
         let model = model(name).unwrap();
         let ports = fabric(&model).0.into_iter();
         let networks: Vec<_> = ports.map(|port| port.networks.clone()).collect();

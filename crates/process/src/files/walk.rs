@@ -167,12 +167,10 @@ mod tests {
     fn a_file_of_this_node_is_left_to_its_reader_whatever_else_is_mounted() {
         let mut there = node(&[ROOT, NFS, FUSE], &[("/home/a/f", "")]);
         // a directory is no file
-        for (path, end) in [
-            ("/home/a/f", local("/home/a/f")),
-            ("/home/a/none", End::Nothing),
-            ("/home/a/f/none", End::Nothing),
-            ("/home/a", End::Nothing),
-        ] {
+        for (path, end) in rows! {
+            "/home/a/f", local("/home/a/f"); "/home/a/none", End::Nothing;
+            "/home/a/f/none", End::Nothing; "/home/a", End::Nothing;
+        } {
             assert_eq!(walk(path, &mut there), end, "{path}");
         }
         assert!(there.asked.is_empty());

@@ -202,13 +202,11 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
 #[test]
 fn each_variable_can_be_switched_on_and_off_and_back() {
     for (default, option, name, expected) in rows! {
-        "", "", "NCCL_IB_HCA", true;
-        "", "no-env=NCCL_*", "NCCL_IB_HCA", false;
+        "", "", "NCCL_IB_HCA", true; "", "no-env=NCCL_*", "NCCL_IB_HCA", false;
         "", "no-env=NCCL_*", "UCX_NET_DEVICES", true;
         "no-env=NCCL_IB_HCA", "no-env=none", "NCCL_IB_HCA", true;
         "no-env=NCCL_IB_HCA", "no-env=none,UCX_TLS", "UCX_TLS", false;
-        "", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true;
-        "", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false;
+        "", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true; "", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false;
         "", "env=ucx+NCCL_IB_HCA,verbose", "UCX_NET_DEVICES", true;
         "env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", false;
         "env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true;

@@ -91,11 +91,9 @@ fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
         tree.insert(&beyond(path), entry);
     }
     let root = "sys/devices/system/cpu";
-    for (name, list) in [
-        ("possible", "0-287"),
-        ("present", "0-143"),
-        ("online", "0-143"),
-    ] {
+    for (name, list) in rows! {
+        "possible", "0-287"; "present", "0-143"; "online", "0-143";
+    } {
         tree.insert(&format!("{root}/{name}"), Entry::File(list.to_string()));
     }
     for cpu in 144..288 {

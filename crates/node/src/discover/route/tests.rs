@@ -160,11 +160,9 @@ fn the_networks_of_an_interface_are_those_it_is_in_as_many_as_a_topology_file_ca
     assert_eq!(networks("mlx5_0"), ["10.1.1.0/24", "10.1.2.0/24"]);
     assert_eq!(networks("mlx5_3"), [""; 0]);
     const MOST: u32 = MAX_NETWORKS as u32;
-    for (count, kept) in [
-        (100, 100),
-        (MOST, MAX_NETWORKS),
-        (MOST + 1000, MAX_NETWORKS),
-    ] {
+    for (count, kept) in rows! {
+        100, 100; MOST, MAX_NETWORKS; MOST + 1000, MAX_NETWORKS;
+    } {
         let line = |network: u32| {
             let network = u32::from_ne_bytes([10, (network >> 8) as u8, network as u8, 0]);
             let mask = u32::from_ne_bytes([255, 255, 255, 0]);

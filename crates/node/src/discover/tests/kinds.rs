@@ -27,20 +27,18 @@ fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() 
 
 #[test]
 fn a_function_is_a_gpu_by_its_class_maker_and_driver() {
-    for (vendor, class, driver, is_gpu) in [
-        ("0x10de", "0x030200", None, true),
-        ("0x1002", "0x120000", None, true),
+    for (vendor, class, driver, is_gpu) in rows! {
+        "0x10de", "0x030200", None, true; "0x1002", "0x120000", None, true;
         // a Data Center GPU Max
-        ("0x8086", "0x038000", None, true),
+        "0x8086", "0x038000", None, true;
         // an FPGA: Intel's PAC D5005 is 8086:0b2b
-        ("0x8086", "0x120000", None, false),
-        ("0x10de", "0x030200", Some("nouveau"), true),
+        "0x8086", "0x120000", None, false; "0x10de", "0x030200", Some("nouveau"), true;
         // kept for a virtual machine
-        ("0x10de", "0x030200", Some("vfio-pci"), false),
-        ("0x10de", "0x030200", Some("nvgrace_gpu_vfio_pci"), false),
-        ("0x10de", "0x030200", Some("xe-vfio-pci"), false),
-        ("0x10de", "0x030200", Some("pci-stub"), false),
-    ] {
+        "0x10de", "0x030200", Some("vfio-pci"), false;
+        "0x10de", "0x030200", Some("nvgrace_gpu_vfio_pci"), false;
+        "0x10de", "0x030200", Some("xe-vfio-pci"), false;
+        "0x10de", "0x030200", Some("pci-stub"), false;
+    } {
         let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
         let mut tree = tree([
             format!("sys/{place}/class={class}"),

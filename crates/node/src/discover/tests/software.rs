@@ -72,12 +72,10 @@ fn a_software_device_has_no_pci_function_and_keeps_its_interface() {
 
 #[test]
 fn a_nic_is_asked_once_whether_it_is_software_and_one_of_infiniband_is_not_asked() {
-    for (gid, layer, is_asked) in [
+    for (gid, layer, is_asked) in rows! {
         // `parent` alone is read
-        (LINK_LOCAL, "Ethernet", false),
-        (LINK_LOCAL, "InfiniBand", false),
-        (OF_IWARP, "Ethernet", true),
-    ] {
+        LINK_LOCAL, "Ethernet", false; LINK_LOCAL, "InfiniBand", false; OF_IWARP, "Ethernet", true;
+    } {
         let mut tree = beside_a_gpu("nic0", &["node_desc=node7 nic0"], gid);
         let folder = format!("sys/devices/{INTERFACE}/infiniband/nic0");
         add(&mut tree, [format!("{folder}/ports/1/link_layer={layer}")]);

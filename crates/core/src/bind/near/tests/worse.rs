@@ -146,11 +146,9 @@ fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
     let unbound = misdealt().with(|played| played.masks = vec![set("0-223"); 4]);
     // 208 CPUs are other jobs', none is, and Slurm does not count
     let mut step = unbound.step();
-    for (cores, cpus) in [
-        (Some(8), "0-223"),
-        (Some(112), SOCKETS[0]),
-        (None, SOCKETS[0]),
-    ] {
+    for (cores, cpus) in rows! {
+        Some(8), "0-223"; Some(112), SOCKETS[0]; None, SOCKETS[0];
+    } {
         step.job_cores = cores;
         assert_eq!(unbound.decided(&step)[0].cpus, set(cpus), "{cores:?}");
     }
