@@ -266,22 +266,13 @@ mod tests {
 
     #[test]
     fn text_that_is_no_set_is_refused_on_one_line_and_never_fills_the_memory() {
-        let both = [
-            "x",
-            "1-",
-            "3-1",
-            "99999999999g",
-            "-",
-            "1,\0,2",
-            "0-\n\u{1b}[2J",
-            "\u{202e}",
-        ];
-        for text in both.into_iter().chain(["0-4294967295", "99999999999"]) {
+        let both = "x|1-|3-1|99999999999g|-|1,\0,2|0-\n\u{1b}[2J|\u{202e}";
+        for text in both.split('|').chain(["0-4294967295", "99999999999"]) {
             let told = Bitmap::from_list(text).unwrap_err().to_string();
             let is_right = !told.chars().any(crate::diagnostic::line::disturbs);
             assert!(is_right, "{told:?}");
         }
-        for text in both.into_iter().chain(["", "0x", "0xg", &"f".repeat(5000)]) {
+        for text in both.split('|').chain(["", "0x", "0xg", &"f".repeat(5000)]) {
             let told = Bitmap::from_mask(text).unwrap_err().to_string();
             let is_right = !told.chars().any(crate::diagnostic::line::disturbs);
             assert!(is_right, "{told:?}");

@@ -235,22 +235,14 @@ mod tests {
         numa_node: Option<u32>,
         width: u32,
     ) {
-        let rate = LinkRate {
-            tenths_gt: 320,
-            width,
-        };
+        let rate = Some(format!("32.0 GT/s x{width}").parse().unwrap());
         let parent = match parent.parse() {
             Ok(host) => PciParent::Host(host),
             Err(_) => PciParent::Bridge(parent.parse().unwrap()),
         };
-        topology.pci.insert(PciFunction {
-            numa_node,
-            link: PcieLink {
-                current: Some(rate),
-                max: Some(rate),
-            },
-            ..PciFunction::new(address.parse().unwrap(), parent)
-        });
+        let mut function = PciFunction::new(address.parse().unwrap(), parent);
+        (function.numa_node, function.link.current, function.link.max) = (numa_node, rate, rate);
+        topology.pci.insert(function);
     }
 
     /// Two root ports on one host bridge, a switch below the first with another switch below that.
@@ -340,9 +332,8 @@ mod tests {
             ("03:00.0", "c1:00.0", Some(PathType::Sys), None),
         ] {
             let pair = (a.parse().unwrap(), b.parse().unwrap());
-            topology
-                .stated_paths
-                .extend(stated.map(|kind| (pair, kind)));
+            let stated_path = stated.map(|kind| (pair, kind));
+            topology.stated_paths.extend(stated_path);
             let found = way(&topology, a, b).crossing;
             assert_eq!(found, crossing, "{a} {b} {stated:?}");
         }

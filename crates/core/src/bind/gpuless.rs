@@ -74,10 +74,8 @@ mod tests {
         let topology = machine([4, 1, 2, 1], false, &[]);
         let step = with! { Step { tasks } };
         let one = |local_id| {
-            let task = Task {
-                masks: masks.iter().map(|mask| set(mask)).collect(),
-                ..task(local_id, cpus)
-            };
+            let masks = masks.iter().map(|mask| set(mask)).collect();
+            let task = with! { Task { masks } ..task(local_id, cpus) };
             nodes(&topology, &step, &task, asked).map_or(String::new(), |nodes| nodes.to_string())
         };
         (0..tasks).map(one).collect()
@@ -121,10 +119,7 @@ mod tests {
             "", "", true; "NoDevFiles", "", true; "MIG-0b0b0b0b", "", false; "", "0", false;
         } {
             let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();
-            let gpus = GpuGrant {
-                variables,
-                access: Vec::new(),
-            };
+            let gpus = with! { GpuGrant { variables } };
             let task = with! { Task { gpus } ..task(0, "0-1") };
             let step = with! { Step { tasks: 2, gpus: Some(step_gpus.to_string()) } };
             let found = nodes(&topology, &step, &task, true);

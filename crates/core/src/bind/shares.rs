@@ -199,11 +199,8 @@ mod tests {
         for (masks, expected) in cases {
             let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
             let shares = fair(&masks.iter().collect::<Vec<_>>());
-            let shares: Vec<f64> = shares
-                .iter()
-                .map(|share| *share as f64 / ONE as f64)
-                .collect();
-            assert_eq!(shares, expected, "{masks:?}");
+            let shares = shares.iter().map(|share| *share as f64 / ONE as f64);
+            assert_eq!(shares.collect::<Vec<_>>(), expected, "{masks:?}");
         }
     }
 

@@ -188,9 +188,8 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let lines = Audience::ALL
-            .into_iter()
-            .flat_map(|audience| conf.lines_for(audience, node, partition));
+        let audiences = Audience::ALL.into_iter();
+        let lines = audiences.flat_map(|audience| conf.lines_for(audience, node, partition));
         lines.flat_map(|line| line.arguments.clone()).collect()
     }
 
@@ -224,10 +223,8 @@ nodename=gpu002 PARTITIONNAME=train default=off
         }
         assert!(conf.names_nodes() && !parse("default=off").0.names_nodes());
         let of_node = conf.lines_for(Audience::Nodes, "gpu001", None);
-        let places = of_node
-            .flat_map(|line| line.arguments("/c"))
-            .map(|(place, _)| place);
-        assert_eq!(places.collect::<Vec<_>>(), ["/c:5", "/c:5"]);
+        let places = of_node.flat_map(|line| line.arguments("/c"));
+        assert!(places.map(|(place, _)| place).eq(["/c:5", "/c:5"]));
     }
 
     #[test]

@@ -244,12 +244,8 @@ mod tests {
             "map_cpu:", "0,all", &[]; "threads", "0,1", &[]; "none", "0x1", &[]; "", "0x1", &[];
             "", "", &[];
         } {
-            let found = masks(|name| {
-                [(TYPE, how), (LIST, list)]
-                    .into_iter()
-                    .find(|of| of.0 == name)
-                    .map(|of| of.1)
-            });
+            let both = [(TYPE, how), (LIST, list)];
+            let found = masks(|name| both.iter().find(|of| of.0 == name).map(|of| of.1));
             let found: Vec<String> = found.iter().map(CpuSet::to_string).collect();
             assert_eq!(found, expected, "`{how}{list}`");
         }

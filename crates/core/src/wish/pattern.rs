@@ -148,9 +148,8 @@ mod tests {
         nic.ports = vec![port];
         let unknown = nic.clone();
         nic.ports[0].subnet = Some("fe80:0000:0000:00a1".parse().unwrap());
-        nic.ports[0].networks = ["10.1.2.0/24", "192.168.7.0/24"]
-            .map(|text| text.parse().unwrap())
-            .into();
+        let networks = ["10.1.2.0/24", "192.168.7.0/24"].map(|text| text.parse().unwrap());
+        nic.ports[0].networks = networks.into();
         for (word, expected) in rows! {
             "fe80:0000:0000:00a1", true; "fe80:0:0:A1", true; "0xfe800000000000a1", true;
             "fe80:0000:0000:0000", false; "0xfe80", false; "10.1.2.0/24", true; "10.1.0.0/16", true;

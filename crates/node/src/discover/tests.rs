@@ -16,17 +16,16 @@ use nic_placement_core::policy::{self, Pattern};
 use nic_placement_core::wish::Wish;
 use nic_placement_topology::file::MAX_NUMA_NODES;
 use nic_placement_topology::{
-    Arch, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode,
-    PathType, PciAddress, PciFunction, PciParent, PcieLink, Port, PortState, Processor, Pu, X86,
+    Arch, CpuSet, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind,
+    NumaNode, PathType, PciAddress, PciFunction, PciParent, PcieLink, Port, PortState, Processor,
+    Pu, X86,
 };
 use proptest::prelude::*;
 
-const SCOPES: [Scope; 4] = [
-    Scope::Placement,
-    Scope::Selection,
-    Scope::Cores,
-    Scope::Full,
-];
+const SCOPES: [Scope; 4] = {
+    use Scope::*;
+    [Placement, Selection, Cores, Full]
+};
 
 fn h100() -> Topology {
     crate::platform::model("dgx-h100").unwrap()
@@ -209,13 +208,11 @@ fn spoiled(changes: &[String]) -> (Topology, Vec<String>) {
     for change in changes {
         let path = change.split(['=', ' ']).next().unwrap();
         let below = format!("{path}/");
-        spoiled
-            .entries
-            .retain(|known, _| known != path && !known.starts_with(&below));
-        add(
-            &mut spoiled,
-            [change].into_iter().filter(|change| *change != path),
-        );
+        let entries = &mut spoiled.entries;
+        entries.retain(|known, _| known != path && !known.starts_with(&below));
+        if change != path {
+            add(&mut spoiled, [change]);
+        }
     }
     let (topology, diagnostics) = read(spoiled, Scope::Placement);
     (topology, texts(diagnostics))
@@ -279,16 +276,20 @@ fn a_name_that_would_change_a_librarys_list_is_left_out() {
     }
 }
 
+fn numa_node(os_index: u32, cpus: CpuSet, distances: Vec<u32>, package: Option<u32>) -> NumaNode {
+    NumaNode {
+        os_index,
+        cpus,
+        distances,
+        package,
+    }
+}
+
 /// A node of two GPUs with a NIC each, and `functions` of one ConnectX-7 of this subsystem.
 fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topology {
     let mut topology = Topology::empty("hgx", Provenance::ThisSystem);
     let mut insert = |bus: u8, function: u8, class: u32, ids: (u16, u16), subsystem| {
-        let address = PciAddress {
-            domain: 0,
-            bus,
-            device: 0,
-            function,
-        };
+        let address: PciAddress = format!("{bus:02x}:00.{function}").parse().unwrap();
         topology.pci.insert(with! { PciFunction {
             class: Some(class), vendor: Some(ids.0), device: Some(ids.1), subsystem,
             numa_node: Some(0)
@@ -317,12 +318,8 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topo
         nics.push(nic(address, format!("mlx5_{function}"), NicKind::Verbs));
     }
     (topology.gpus, topology.nics) = (gpus, nics);
-    topology.numa_nodes.push(NumaNode {
-        os_index: 0,
-        cpus: (0..8).collect(),
-        distances: vec![10],
-        package: None,
-    });
+    let node = numa_node(0, (0..8).collect(), vec![10], None);
+    topology.numa_nodes.push(node);
     topology.sort();
     topology
 }

@@ -53,15 +53,11 @@ fn within(list: &str) -> Memory {
 }
 
 #[test]
-fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
+fn a_placed_steps_preference_becomes_a_part_of_itself_and_anothers_policy_stays() {
     for (ours, left) in [("0-1", "1"), ("0", "")] {
         let memory = with! { Memory { ours: Some(nodes(ours)) } };
         assert_eq!(settled("1", &[], memory).0, left);
     }
-}
-
-#[test]
-fn a_memory_policy_that_was_there_stays_and_nodes_that_the_cpuset_has_are_set_as_they_are() {
     let mut taken = within("0-1");
     taken.taken = Some("numactl".to_string());
     let (mems, notes) = settled("1", &[], taken);

@@ -63,12 +63,8 @@ fn machine(slots: impl Iterator<Item = Slot>, backwards: bool) -> Topology {
         topology.pus.extend(cpus.iter().map(pu));
         let distance = |other| if other == os_index { 10 } else { 21 };
         let distances = (0..3).map(distance).collect();
-        topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances,
-            package: Some(os_index),
-        });
+        let node = super::numa_node(os_index, cpus, distances, Some(os_index));
+        topology.numa_nodes.push(node);
     }
     slots.for_each(|slot| slot.fill(&mut topology));
     // SR-IOV is looked at where it says something: on verbs devices

@@ -19,12 +19,8 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
     let mut topology = Topology::empty("clusters", Provenance::ThisSystem);
     for ((os_index, distances), package) in (0..).zip(CLUSTERS).zip(packages) {
         let cpus = (os_index * 8..os_index * 8 + 8).collect();
-        topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances: distances.into(),
-            package,
-        });
+        let node = numa_node(os_index, cpus, distances.into(), package);
+        topology.numa_nodes.push(node);
     }
     let mut insert = |node: u32, bus: u32, class: u32| {
         let at = |bus: u32, device: u32| format!("0000:{bus:02x}:{device:02x}.0").parse().unwrap();
@@ -100,12 +96,8 @@ fn sockets_that_are_near_each_other_are_two() {
             false => 12 + (other ^ os_index),
         };
         let (cpus, distances) = ([os_index].into_iter().collect(), (0..8).map(far).collect());
-        eight.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances,
-            package: Some(os_index / 2),
-        });
+        let node = numa_node(os_index, cpus, distances, Some(os_index / 2));
+        eight.numa_nodes.push(node);
     }
     assert_eq!(sockets(&eight), [0, 0, 2, 2, 4, 4, 6, 6]);
     // without packages the distances tell as well as they can

@@ -16,22 +16,13 @@ fn beside_a_gpu(device: &str, own: &[&str], gid: &str) -> Manifest {
     for (name, place, gid) in [(device, INTERFACE, gid), ("mlx5_0", far, LINK_LOCAL)] {
         let folder = format!("devices/{place}/infiniband/{name}");
         let port = format!("sys/{folder}/ports/1");
-        add(
-            &mut tree,
-            [
-                format!("{port}/state=4: ACTIVE"),
-                format!("{port}/link_layer=Ethernet"),
-                format!("{port}/rate=400 Gb/sec"),
-                format!("{port}/gids/0={gid}"),
-                format!("sys/class/infiniband/{name} -> ../../{folder}"),
-            ],
-        );
+        let files = ["state=4: ACTIVE", "link_layer=Ethernet", "rate=400 Gb/sec"];
+        add(&mut tree, files.map(|file| format!("{port}/{file}")));
+        let link = format!("sys/class/infiniband/{name} -> ../../{folder}");
+        add(&mut tree, [format!("{port}/gids/0={gid}"), link]);
     }
-    let own = own.iter();
-    add(
-        &mut tree,
-        own.map(|file| format!("sys/devices/{INTERFACE}/infiniband/{device}/{file}")),
-    );
+    let folder = format!("sys/devices/{INTERFACE}/infiniband/{device}");
+    add(&mut tree, own.iter().map(|file| format!("{folder}/{file}")));
     tree
 }
 

@@ -231,11 +231,12 @@ fn other_gpus_names_or_clouds_are_other_machines() {
     }
     supply(&mut part, known(ND_H100));
     let pairs = [
-        "0001:00:00.0 0101:00:00.0 PIX",
-        "0002:00:00.0 0102:00:00.0 PIX",
-        "0003:00:00.0 0103:00:00.0 PIX",
-        "0008:00:00.0 0104:00:00.0 PIX",
+        ("0001", "0101"),
+        ("0002", "0102"),
+        ("0003", "0103"),
+        ("0008", "0104"),
     ];
+    let pairs = pairs.map(|(gpu, nic)| format!("{gpu}:00:00.0 {nic}:00:00.0 PIX"));
     assert_eq!(stated(&part), pairs);
 }
 
@@ -309,10 +310,7 @@ fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
     edit(&mut live, lost, |function| function.numa_node = None);
     edit(&mut live, moved, |function| function.numa_node = Some(1));
     supply(&mut live, model);
-    let both = [
-        "0008:06:00.0 0101:00:00.0 NODE",
-        "0009:06:00.0 0101:00:00.0 NODE",
-    ];
+    let both = ["0008", "0009"].map(|gpu| format!("{gpu}:06:00.0 0101:00:00.0 NODE"));
     assert_eq!(stated(&live), both);
 }
 
