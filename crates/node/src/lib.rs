@@ -166,9 +166,12 @@ mod tests {
 
     #[test]
     fn a_described_gpu_has_the_device_node_and_the_order_that_it_has_on_this_node() {
-        let gpu = |bus: u32, model: Option<&str>, minor, runtime_index| with! { Gpu {
-            model: model.map(str::to_string), minor, runtime_index
-        } ..Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd) };
+        let gpu = |bus: u32, model: Option<&str>, minor, runtime_index| Gpu {
+            model: model.map(str::to_string),
+            minor,
+            runtime_index,
+            ..Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd)
+        };
         let mut described = Topology::empty("x", Provenance::Model("x".to_string()));
         let second = gpu(2, None, None, None);
         described.gpus = vec![gpu(1, Some("Model"), Some(128), None), second.clone()];

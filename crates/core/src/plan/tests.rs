@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Words;
-use crate::libraries::{FileText, Present};
+use crate::libraries::FileText;
 use crate::placement::Change;
 use crate::step::TaskGpus;
 use crate::topology::{CpuSet, GpuIndex, LinkLayer, PciAddress, Provenance};

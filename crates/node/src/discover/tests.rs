@@ -16,9 +16,8 @@ use nic_placement_core::policy::{self, Pattern};
 use nic_placement_core::wish::Wish;
 use nic_placement_topology::file::MAX_NUMA_NODES;
 use nic_placement_topology::{
-    Arch, CpuSet, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind,
-    NumaNode, PathType, PciAddress, PciFunction, PciParent, PcieLink, Port, PortState, Processor,
-    Pu, X86,
+    Arch, CpuSet, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, NumaNode,
+    PathType, PciAddress, PciFunction, PciParent, PcieLink, Port, PortState, Processor, Pu, X86,
 };
 use proptest::prelude::*;
 
@@ -282,6 +281,23 @@ fn numa_node(os_index: u32, cpus: CpuSet, distances: Vec<u32>, package: Option<u
         cpus,
         distances,
         package,
+    }
+}
+
+fn pu(os_index: u32, package: u32, core: u32) -> Pu {
+    Pu {
+        os_index,
+        package,
+        core,
+    }
+}
+
+/// A link that is as fast as it can be.
+fn pcie_link(rate: &str) -> PcieLink {
+    let rate = Some(rate.parse().unwrap());
+    PcieLink {
+        current: rate,
+        max: rate,
     }
 }
 

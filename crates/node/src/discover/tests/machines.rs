@@ -1,8 +1,8 @@
 //! Generated machines, as discovery would find them on the live bus.
 
 use nic_placement_topology::{
-    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
-    PciParent, PciTree, PcieLink, Port, PortState, Provenance, Pu, SubnetPrefix, Topology,
+    CpuSet, Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
+    Port, PortState, Provenance, SubnetPrefix, Topology,
 };
 use proptest::prelude::*;
 
@@ -55,11 +55,7 @@ fn machine(slots: impl Iterator<Item = Slot>, backwards: bool) -> Topology {
     let mut topology = Topology::empty("generated", Provenance::ThisSystem);
     for os_index in 0..3u32 {
         let cpus = cpus(os_index);
-        let pu = |cpu| Pu {
-            os_index: cpu,
-            package: os_index,
-            core: cpu % 8,
-        };
+        let pu = |cpu| super::pu(cpu, os_index, cpu % 8);
         topology.pus.extend(cpus.iter().map(pu));
         let distance = |other| if other == os_index { 10 } else { 21 };
         let distances = (0..3).map(distance).collect();
@@ -124,11 +120,7 @@ impl Slot {
         vendor: u16,
     ) -> PciAddress {
         let address: PciAddress = address.parse().unwrap();
-        let link = format!("16.0 GT/s x{}", self.width).parse().unwrap();
-        let link = PcieLink {
-            current: Some(link),
-            max: Some(link),
-        };
+        let link = super::pcie_link(&format!("16.0 GT/s x{}", self.width));
         topology.pci.insert(with! { PciFunction {
             class: Some(class), vendor: Some(vendor), device: Some(1), numa_node: self.numa_node,
             subsystem: (self.width > 4).then_some((0x1000, 0xa096)),

@@ -26,7 +26,7 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
         let at = |bus: u32, device: u32| format!("0000:{bus:02x}:{device:02x}.0").parse().unwrap();
         let host = PciParent::Host(format!("pci0000:{:02x}", bus & 0xf0).parse().unwrap());
         let port: PciAddress = at(bus & 0xf0, bus & 0xf);
-        let link = Some("32.0 GT/s x16".parse().unwrap());
+        let link = pcie_link("32.0 GT/s x16");
         for (address, parent, class) in [
             (port, host, 0x06_0400),
             (at(bus, 0), PciParent::Bridge(port), class),
@@ -34,10 +34,7 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
             topology.pci.insert(PciFunction {
                 class: Some(class),
                 numa_node: Some(node),
-                link: PcieLink {
-                    current: link,
-                    max: link,
-                },
+                link,
                 ..PciFunction::new(address, parent)
             });
         }
@@ -123,12 +120,7 @@ fn memory_without_cpus_is_of_the_socket_that_is_nearest_and_of_none_if_two_are()
 #[test]
 fn a_kernel_that_knows_no_packages_has_not_said_that_there_is_one_socket() {
     let mut made = clusters([None; 6]);
-    let pu = |cpu| Pu {
-        os_index: cpu,
-        package: 0,
-        core: cpu,
-    };
-    made.pus = (0..48).map(pu).collect();
+    made.pus = (0..48).map(|cpu| pu(cpu, 0, cpu)).collect();
     let tree = synthesise(&made);
     for scope in [Scope::Placement, Scope::Cores, Scope::Full] {
         let (found, _) = read(tree.clone(), scope);
