@@ -105,12 +105,9 @@ fn a_pipe_is_not_waited_for_wherever_it_stands() {
 #[test]
 fn devices_and_directories_are_named_for_what_they_are() {
     let of = |path: &str| refused(Path::new(path), Author::Anyone);
-    for (path, kind) in [
-        ("/dev/zero", "a character device"),
-        ("/proc", "a directory"),
-    ] {
-        assert!(matches!(of(path), Obstacle::Kind(found, _) if found == kind));
-    }
+    let zero = of("/dev/zero");
+    assert!(matches!(zero, Obstacle::Kind("a character device", _)));
+    assert!(matches!(of("/proc"), Obstacle::Kind("a directory", _)));
     assert!(of("/nowhere").is_absent());
     assert_eq!(read_configuration(Path::new("/dev/zero"), 100), None);
 }

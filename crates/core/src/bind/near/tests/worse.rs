@@ -27,16 +27,14 @@ impl Played {
             distances: distances.collect(),
         };
         let decisions = self.decisions();
-        let known = if self.numbers.is_odd {
-            0
-        } else {
-            self.masks.len()
-        };
-        let step = judge::with! { Step {
+        let known = (0..self.masks.len()).filter(|_| !self.numbers.is_odd);
+        let step = judge::Step {
             without: self.masks.iter().map(task).collect(),
             with: decisions.iter().map(|one| task(&one.cpus)).collect(),
-            homes: (0..known).map(home).collect(), asked: self.cpus_per_task
-        } ..judge::Step::default() };
+            homes: known.map(home).collect(),
+            asked: self.cpus_per_task,
+            ..judge::Step::default()
+        };
         judge::worse(&machine, &step)
     }
 }
@@ -137,8 +135,8 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
             assert_eq!(found, played.before(), "{bind:?} --mem-bind={how}");
         }
     }
-    let got = under(&misdealt(), "none")[1];
-    assert_eq!(got, "4-5,116-117", "nothing is bound");
+    let found = under(&misdealt(), "none");
+    assert_eq!(found[1], "4-5,116-117", "nothing is bound");
 }
 
 #[test]
