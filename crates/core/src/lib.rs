@@ -17,6 +17,11 @@
 #[cfg(test)]
 extern crate self as nic_placement_core;
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../../../testing/rows.rs"]
+mod rows;
+
 pub mod bind;
 pub mod config;
 pub mod gpus;

@@ -5,6 +5,11 @@
 #[cfg(test)]
 extern crate self as nic_placement_node;
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../../../testing/rows.rs"]
+mod rows;
+
 pub mod cache;
 pub mod discover;
 #[cfg(test)]

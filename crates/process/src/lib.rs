@@ -3,6 +3,11 @@
 //! Start reading at [`session`].
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../../../testing/rows.rs"]
+mod rows;
+
 pub mod admin;
 mod bind;
 pub mod devices;

@@ -252,42 +252,27 @@ mod tests {
 
     #[test]
     fn a_list_and_a_mask_are_read_and_written_in_the_shortest_form() {
-        for (list, shortest) in [
-            ("", ""),
-            ("0", "0"),
-            ("0-3,8", "0-3,8"),
-            ("3,1,2", "1-3"),
-            ("0-55,112-167\n", "0-55,112-167"),
-        ] {
+        for (list, shortest) in rows! {
+            "", ""; "0", "0"; "0-3,8", "0-3,8"; "3,1,2", "1-3"; "0-55,112-167\n", "0-55,112-167";
+        } {
             assert_eq!(set(list).to_string(), shortest);
         }
-        for (mask, shortest) in [
-            ("0xF0", "4-7"),
-            ("00000001,ffffffff\n", "0-32"),
-            ("0x10000000000000000", "64"),
-        ] {
+        for (mask, shortest) in rows! {
+            "0xF0", "4-7"; "00000001,ffffffff\n", "0-32"; "0x10000000000000000", "64";
+        } {
             assert_eq!(Bitmap::from_mask(mask).unwrap().to_string(), shortest);
         }
     }
 
     #[test]
     fn text_that_is_no_set_is_refused_on_one_line_and_never_fills_the_memory() {
-        let both = [
-            "x",
-            "1-",
-            "3-1",
-            "99999999999g",
-            "-",
-            "1,\0,2",
-            "0-\n\u{1b}[2J",
-            "\u{202e}",
-        ];
-        for text in both.into_iter().chain(["0-4294967295", "99999999999"]) {
+        let both = "x|1-|3-1|99999999999g|-|1,\0,2|0-\n\u{1b}[2J|\u{202e}";
+        for text in both.split('|').chain(["0-4294967295", "99999999999"]) {
             let told = Bitmap::from_list(text).unwrap_err().to_string();
             let is_right = !told.chars().any(crate::diagnostic::line::disturbs);
             assert!(is_right, "{told:?}");
         }
-        for text in both.into_iter().chain(["", "0x", "0xg", &"f".repeat(5000)]) {
+        for text in both.split('|').chain(["", "0x", "0xg", &"f".repeat(5000)]) {
             let told = Bitmap::from_mask(text).unwrap_err().to_string();
             let is_right = !told.chars().any(crate::diagnostic::line::disturbs);
             assert!(is_right, "{told:?}");

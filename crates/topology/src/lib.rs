@@ -5,6 +5,11 @@
 #[cfg(test)]
 extern crate self as nic_placement_topology;
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../../../testing/rows.rs"]
+mod rows;
+
 mod bitmap;
 mod device;
 pub mod diagnostic;

@@ -186,14 +186,10 @@ mod tests {
         assert_eq!(mask("10.1.0.0/20"), Ipv4Addr::new(255, 255, 240, 0));
         assert_eq!(mask("10.1.0.0/0"), Ipv4Addr::UNSPECIFIED);
         let inner = network("10.1.2.0/24").unwrap();
-        for (outer, holds) in [
-            ("10.1.0.0/16", true),
-            ("10.1.99.99/16", true),
-            ("10.1.2.0/24", true),
-            ("10.1.2.0/25", false),
-            ("10.2.0.0/16", false),
-            ("0.0.0.0/0", true),
-        ] {
+        for (outer, holds) in rows! {
+            "10.1.0.0/16", true; "10.1.99.99/16", true; "10.1.2.0/24", true; "10.1.2.0/25", false;
+            "10.2.0.0/16", false; "0.0.0.0/0", true;
+        } {
             assert_eq!(network(outer).unwrap().contains(inner), holds, "{outer}");
         }
     }

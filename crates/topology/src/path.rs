@@ -235,48 +235,31 @@ mod tests {
         numa_node: Option<u32>,
         width: u32,
     ) {
-        let rate = LinkRate {
-            tenths_gt: 320,
-            width,
-        };
+        let rate = Some(format!("32.0 GT/s x{width}").parse().unwrap());
         let parent = match parent.parse() {
             Ok(host) => PciParent::Host(host),
             Err(_) => PciParent::Bridge(parent.parse().unwrap()),
         };
-        topology.pci.insert(PciFunction {
-            numa_node,
-            link: PcieLink {
-                current: Some(rate),
-                max: Some(rate),
-            },
-            ..PciFunction::new(address.parse().unwrap(), parent)
-        });
+        let mut function = PciFunction::new(address.parse().unwrap(), parent);
+        (function.numa_node, function.link.current, function.link.max) = (numa_node, rate, rate);
+        topology.pci.insert(function);
     }
 
     /// Two root ports on one host bridge, a switch below the first with another switch below that.
     fn machine() -> Topology {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for (address, parent, node) in [
-            ("00:01.0", "pci0000:00", Some(0)),
-            ("01:00.0", "00:01.0", Some(0)),
-            ("02:00.0", "01:00.0", Some(0)),
-            ("02:01.0", "01:00.0", Some(0)),
-            ("02:02.0", "01:00.0", Some(0)),
-            ("03:00.0", "02:00.0", None),
-            ("04:00.0", "02:01.0", Some(0)),
-            ("05:00.0", "02:02.0", Some(0)),
-            ("06:00.0", "05:00.0", Some(0)),
-            ("07:00.0", "06:00.0", Some(0)),
-            ("07:00.1", "06:00.0", Some(0)),
-            ("00:02.0", "pci0000:00", Some(0)),
-            ("08:00.0", "00:02.0", Some(0)),
-            ("40:01.0", "pci0000:40", Some(0)),
-            ("41:00.0", "40:01.0", Some(0)),
-            ("80:01.0", "pci0000:80", Some(1)),
-            ("81:00.0", "80:01.0", Some(1)),
-            ("c0:01.0", "pci0000:c0", None),
-            ("c1:00.0", "c0:01.0", None),
-        ] {
+        for (address, parent, node) in rows! {
+            "00:01.0", "pci0000:00", Some(0); "01:00.0", "00:01.0", Some(0);
+            "02:00.0", "01:00.0", Some(0); "02:01.0", "01:00.0", Some(0);
+            "02:02.0", "01:00.0", Some(0); "03:00.0", "02:00.0", None;
+            "04:00.0", "02:01.0", Some(0); "05:00.0", "02:02.0", Some(0);
+            "06:00.0", "05:00.0", Some(0); "07:00.0", "06:00.0", Some(0);
+            "07:00.1", "06:00.0", Some(0); "00:02.0", "pci0000:00", Some(0);
+            "08:00.0", "00:02.0", Some(0); "40:01.0", "pci0000:40", Some(0);
+            "41:00.0", "40:01.0", Some(0); "80:01.0", "pci0000:80", Some(1);
+            "81:00.0", "80:01.0", Some(1); "c0:01.0", "pci0000:c0", None;
+            "c1:00.0", "c0:01.0", None;
+        } {
             function(&mut topology, address, parent, node, 16);
         }
         topology
@@ -289,19 +272,17 @@ mod tests {
     #[test]
     fn the_kind_of_a_path_is_that_of_nvidia_smi() {
         let topology = machine();
-        for (a, b, kind) in [
+        for (a, b, kind) in rows! {
             // two ports of one switch, and two functions of one card
-            ("03:00.0", "04:00.0", PathType::Pix),
-            ("07:00.0", "07:00.1", PathType::Pix),
+            "03:00.0", "04:00.0", PathType::Pix; "07:00.0", "07:00.1", PathType::Pix;
             // a switch behind a switch
-            ("03:00.0", "07:00.0", PathType::Pxb),
+            "03:00.0", "07:00.0", PathType::Pxb;
             // two root ports, and two host bridges of one NUMA node
-            ("03:00.0", "08:00.0", PathType::Phb),
-            ("03:00.0", "41:00.0", PathType::Node),
-            ("03:00.0", "81:00.0", PathType::Sys),
+            "03:00.0", "08:00.0", PathType::Phb; "03:00.0", "41:00.0", PathType::Node;
+            "03:00.0", "81:00.0", PathType::Sys;
             // the kernel does not name its NUMA node
-            ("03:00.0", "c1:00.0", PathType::Sys),
-        ] {
+            "03:00.0", "c1:00.0", PathType::Sys;
+        } {
             assert_eq!(way(&topology, a, b).kind, kind, "{a} {b}");
             assert_eq!(way(&topology, b, a).kind, kind, "{b} {a}");
         }
@@ -311,44 +292,30 @@ mod tests {
     fn a_broadcom_switch_that_shows_itself_as_two_is_one() {
         // GPU 05 behind a part, NIC 06 behind another part, NIC 07 at the whole
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for (address, parent) in [
-            ("00:01.0", "pci0000:00"),
-            ("01:00.0", "00:01.0"),
-            ("02:00.0", "01:00.0"),
-            ("02:01.0", "01:00.0"),
-            ("02:02.0", "01:00.0"),
-            ("03:00.0", "02:00.0"),
-            ("08:00.0", "03:00.0"),
-            ("05:00.0", "08:00.0"),
-            ("04:00.0", "02:01.0"),
-            ("09:00.0", "04:00.0"),
-            ("06:00.0", "09:00.0"),
-            ("07:00.0", "02:02.0"),
-        ] {
+        for (address, parent) in rows! {
+            "00:01.0", "pci0000:00"; "01:00.0", "00:01.0"; "02:00.0", "01:00.0";
+            "02:01.0", "01:00.0"; "02:02.0", "01:00.0"; "03:00.0", "02:00.0"; "08:00.0", "03:00.0";
+            "05:00.0", "08:00.0"; "04:00.0", "02:01.0"; "09:00.0", "04:00.0"; "06:00.0", "09:00.0";
+            "07:00.0", "02:02.0";
+        } {
             function(&mut topology, address, parent, Some(0), 16);
         }
         use PathType::{Pix, Pxb};
-        for (address, device, subsystem, to_part, to_whole) in [
+        for (address, device, subsystem, to_part, to_whole) in rows! {
             // the whole alone, one part, both parts
-            ("01:00.0", 0xc010, 0xa096, Pxb, Pxb),
-            ("03:00.0", 0xc010, 0xa096, Pxb, Pix),
-            ("04:00.0", 0xc010, 0xa096, Pix, Pix),
+            "01:00.0", 0xc010, 0xa096, Pxb, Pxb; "03:00.0", 0xc010, 0xa096, Pxb, Pix;
+            "04:00.0", 0xc010, 0xa096, Pix, Pix;
             // another generation, which numbers its parts; a whole is no part
-            ("01:00.0", 0xc030, 0x0096, Pxb, Pxb),
-            ("03:00.0", 0xc030, 0x1096, Pxb, Pix),
-            ("04:00.0", 0xc030, 0x1096, Pix, Pix),
-            ("04:00.0", 0xc030, 0x0096, Pxb, Pix),
-        ] {
+            "01:00.0", 0xc030, 0x0096, Pxb, Pxb; "03:00.0", 0xc030, 0x1096, Pxb, Pix;
+            "04:00.0", 0xc030, 0x1096, Pix, Pix; "04:00.0", 0xc030, 0x0096, Pxb, Pix;
+        } {
             let mut switch = topology.pci.get(address.parse().unwrap()).unwrap().clone();
             (switch.vendor, switch.device) = (Some(0x1000), Some(device));
             switch.subsystem = Some((0x1000, subsystem));
             topology.pci.insert(switch);
             let kinds = ["06:00.0", "07:00.0"].map(|nic| way(&topology, "05:00.0", nic).kind);
-            assert_eq!(
-                kinds,
-                [to_part, to_whole],
-                "{address} {device:x} {subsystem:x}"
-            );
+            let expected = [to_part, to_whole];
+            assert_eq!(kinds, expected, "{address} {device:x} {subsystem:x}");
         }
     }
 
@@ -365,9 +332,8 @@ mod tests {
             ("03:00.0", "c1:00.0", Some(PathType::Sys), None),
         ] {
             let pair = (a.parse().unwrap(), b.parse().unwrap());
-            topology
-                .stated_paths
-                .extend(stated.map(|kind| (pair, kind)));
+            let stated_path = stated.map(|kind| (pair, kind));
+            topology.stated_paths.extend(stated_path);
             let found = way(&topology, a, b).crossing;
             assert_eq!(found, crossing, "{a} {b} {stated:?}");
         }
@@ -380,11 +346,9 @@ mod tests {
         function(&mut topology, "02:01.0", "01:00.0", None, 16);
         function(&mut topology, "03:00.0", "0f:00.0", None, 16);
         // the tree does not hold the last one itself
-        for (other, kind, links) in [
-            ("02:01.0", PathType::Pix, 2),
-            ("03:00.0", PathType::Sys, 2),
-            ("0e:00.0", PathType::Sys, 1),
-        ] {
+        for (other, kind, links) in rows! {
+            "02:01.0", PathType::Pix, 2; "03:00.0", PathType::Sys, 2; "0e:00.0", PathType::Sys, 1;
+        } {
             let way = way(&topology, "02:00.0", other);
             assert_eq!((way.kind, way.links.len()), (kind, links), "{other}");
         }

@@ -338,12 +338,10 @@ mod tests {
 
     #[test]
     fn addresses_are_read_in_the_spellings_of_sysfs_and_nvidia_smi() {
-        for (text, canonical) in [
-            ("0000:1b:00.0", "0000:1b:00.0"),
-            ("1b:00.0", "0000:1b:00.0"),
-            ("00000000:1B:00.0", "0000:1b:00.0"),
-            ("10000:00:02.1", "10000:00:02.1"),
-        ] {
+        for (text, canonical) in rows! {
+            "0000:1b:00.0", "0000:1b:00.0"; "1b:00.0", "0000:1b:00.0";
+            "00000000:1B:00.0", "0000:1b:00.0"; "10000:00:02.1", "10000:00:02.1";
+        } {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), canonical);
         }
         let host: HostBridge = "pci10000:00".parse().unwrap();

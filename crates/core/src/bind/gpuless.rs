@@ -66,26 +66,16 @@ mod tests {
     use crate::step::GpuGrant;
 
     fn task(local_id: u32, cpus: &str) -> Task {
-        Task {
-            local_id,
-            cpus: set(cpus),
-            step_cpus: set(cpus),
-            ..Task::default()
-        }
+        with! { Task { local_id, cpus: set(cpus), step_cpus: set(cpus) } }
     }
 
     /// The nodes of each of `tasks` tasks that share `cpus`, of four NUMA nodes of two CPUs.
     fn dealt(tasks: u32, cpus: &str, masks: &[&str], asked: bool) -> Vec<String> {
         let topology = machine([4, 1, 2, 1], false, &[]);
-        let step = Step {
-            tasks,
-            ..Step::default()
-        };
+        let step = with! { Step { tasks } };
         let one = |local_id| {
-            let task = Task {
-                masks: masks.iter().map(|mask| set(mask)).collect(),
-                ..task(local_id, cpus)
-            };
+            let masks = masks.iter().map(|mask| set(mask)).collect();
+            let task = with! { Task { masks } ..task(local_id, cpus) };
             nodes(&topology, &step, &task, asked).map_or(String::new(), |nodes| nodes.to_string())
         };
         (0..tasks).map(one).collect()
@@ -93,25 +83,17 @@ mod tests {
 
     #[test]
     fn tasks_are_dealt_to_numa_nodes_in_order_and_no_node_stays_idle() {
-        let cases: [(_, _, &[&str], _, &[&str]); 9] = [
-            (
-                8,
-                "0-7",
-                &[],
-                true,
-                &["0", "0", "1", "1", "2", "2", "3", "3"],
-            ),
-            (4, "0-7", &["0-7"], true, &["0", "1", "2", "3"]),
-            (2, "0-7", &["0-7", "0-7"], true, &["0-1", "2-3"]),
-            (3, "0-7", &[], true, &["0", "1", "2-3"]),
+        let cases: [(_, _, &[&str], _, &[&str]); 9] = rows! {
+            8, "0-7", &[], true, &["0", "0", "1", "1", "2", "2", "3", "3"];
+            4, "0-7", &["0-7"], true, &["0", "1", "2", "3"];
+            2, "0-7", &["0-7", "0-7"], true, &["0-1", "2-3"];
+            3, "0-7", &[], true, &["0", "1", "2-3"];
             // of the nodes that the step reaches
-            (2, "2-5", &[], true, &["1", "2"]),
+            2, "2-5", &[], true, &["1", "2"];
             // a task that is alone, or bound, or did not ask keeps its CPUs
-            (1, "0-7", &[], true, &[""]),
-            (2, "0-1", &[], true, &["", ""]),
-            (2, "0-7", &["0-3", "4-7"], true, &["", ""]),
-            (2, "0-7", &[], false, &["", ""]),
-        ];
+            1, "0-7", &[], true, &[""]; 2, "0-1", &[], true, &["", ""];
+            2, "0-7", &["0-3", "4-7"], true, &["", ""]; 2, "0-7", &[], false, &["", ""];
+        };
         for (tasks, cpus, masks, asked, expected) in cases {
             let found = dealt(tasks, cpus, masks, asked);
             assert_eq!(found, expected, "{tasks} {cpus} {masks:?} {asked}");
@@ -122,11 +104,7 @@ mod tests {
     fn processes_that_nobody_counts_get_no_part_of_the_nodes() {
         let topology = machine([4, 1, 1, 1], false, &[]);
         for local_id in 0..8 {
-            let step = Step {
-                tasks: local_id + 1,
-                uncounted: true,
-                ..Step::default()
-            };
+            let step = with! { Step { tasks: local_id + 1, uncounted: true } };
             let task = task(local_id, "0-3");
             let why = nodes(&topology, &step, &task, true).unwrap_err();
             assert!(why.contains("nobody says how many"), "{why}");
@@ -137,26 +115,13 @@ mod tests {
     #[test]
     fn a_task_whose_gpu_could_not_be_told_keeps_its_cpus() {
         let topology = machine([2, 1, 1, 1], false, &[]);
-        for (list, step_gpus, is_dealt) in [
-            ("", "", true),
-            ("NoDevFiles", "", true),
-            ("MIG-0b0b0b0b", "", false),
-            ("", "0", false),
-        ] {
+        for (list, step_gpus, is_dealt) in rows! {
+            "", "", true; "NoDevFiles", "", true; "MIG-0b0b0b0b", "", false; "", "0", false;
+        } {
             let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();
-            let gpus = GpuGrant {
-                variables,
-                access: Vec::new(),
-            };
-            let task = Task {
-                gpus,
-                ..task(0, "0-1")
-            };
-            let step = Step {
-                tasks: 2,
-                gpus: Some(step_gpus.to_string()),
-                ..Step::default()
-            };
+            let gpus = with! { GpuGrant { variables } };
+            let task = with! { Task { gpus } ..task(0, "0-1") };
+            let step = with! { Step { tasks: 2, gpus: Some(step_gpus.to_string()) } };
             let found = nodes(&topology, &step, &task, true);
             assert_eq!(found.is_ok(), is_dealt, "{list} {step_gpus}");
         }

@@ -189,25 +189,18 @@ mod tests {
 
     #[test]
     fn a_share_is_what_a_task_has_when_all_run() {
-        let cases: [(&[&str], &[f64]); 8] = [
-            (&["0-3", "4-5"], &[4.0, 2.0]),
-            (&["0-3", "0-3"], &[2.0, 2.0]),
+        let cases: [(&[&str], &[f64]); 8] = rows! {
+            &["0-3", "4-5"], &[4.0, 2.0]; &["0-3", "0-3"], &[2.0, 2.0];
             // the first has the others
-            (&["0-3", "0-1"], &[2.0, 2.0]),
-            (&["55", "55", "55", "55"], &[0.25; 4]),
-            (&["0-1", "0-1", "0-5"], &[1.0, 1.0, 4.0]),
-            (&["0-2", "1-3", "2-5"], &[2.0; 3]),
-            (&["", "0"], &[0.0, 1.0]),
-            (&[], &[]),
-        ];
+            &["0-3", "0-1"], &[2.0, 2.0]; &["55", "55", "55", "55"], &[0.25; 4];
+            &["0-1", "0-1", "0-5"], &[1.0, 1.0, 4.0]; &["0-2", "1-3", "2-5"], &[2.0; 3];
+            &["", "0"], &[0.0, 1.0]; &[], &[];
+        };
         for (masks, expected) in cases {
             let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
             let shares = fair(&masks.iter().collect::<Vec<_>>());
-            let shares: Vec<f64> = shares
-                .iter()
-                .map(|share| *share as f64 / ONE as f64)
-                .collect();
-            assert_eq!(shares, expected, "{masks:?}");
+            let shares = shares.iter().map(|share| *share as f64 / ONE as f64);
+            assert_eq!(shares.collect::<Vec<_>>(), expected, "{masks:?}");
         }
     }
 

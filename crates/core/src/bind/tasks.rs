@@ -275,18 +275,11 @@ mod tests {
     }
 
     fn step(tasks: u32, gpus: &str) -> Step {
-        Step {
-            tasks,
-            gpus: Some(gpus.to_string()),
-            ..Step::default()
-        }
+        with! { Step { tasks, gpus: Some(gpus.to_string()) } }
     }
 
     fn under(rule: &str) -> Task {
-        Task {
-            gpu_bind: Some(rule.to_string()),
-            ..Task::default()
-        }
+        with! { Task { gpu_bind: Some(rule.to_string()) } }
     }
 
     /// The NUMA nodes that the rule gives to each task, such as `0 0 1 1`.
@@ -300,90 +293,58 @@ mod tests {
     #[test]
     fn a_rule_deals_gpus_where_it_tells_every_tasks_and_none_elsewhere() {
         let all = "0,1,2,3";
-        for (tasks, gpus, rule, expected) in [
+        for (tasks, gpus, rule, expected) in rows! {
             // Slurm 22.05 deals them in order, and the others stay idle
-            (4, all, "gpu:per_task:1", Some("0 0 1 1")),
-            (2, all, "gpu:per_task:2", Some("0 1")),
-            (1, "1,2", "gpu:per_task:2", Some("0-1")),
-            (2, all, "gpu:per_task:1", Some("0 0")),
+            4, all, "gpu:per_task:1", Some("0 0 1 1"); 2, all, "gpu:per_task:2", Some("0 1");
+            1, "1,2", "gpu:per_task:2", Some("0-1"); 2, all, "gpu:per_task:1", Some("0 0");
             // a map deals them by local id, and starts again
-            (3, all, "gpu:map_gpu:3,0", Some("1 0 1")),
-            (3, all, "gres/gpu:map:3,0", Some("1 0 1")),
-            (3, all, "gres/gpu:verbose,map:3,0", Some("1 0 1")),
-            (
-                3,
-                all,
-                "gres/tmp:per_task:10+gres/gpu:map:3,0",
-                Some("1 0 1"),
-            ),
-            (3, all, "gres/gpu:map:3,0+gres/nic:closest", Some("1 0 1")),
+            3, all, "gpu:map_gpu:3,0", Some("1 0 1"); 3, all, "gres/gpu:map:3,0", Some("1 0 1");
+            3, all, "gres/gpu:verbose,map:3,0", Some("1 0 1");
+            3, all, "gres/tmp:per_task:10+gres/gpu:map:3,0", Some("1 0 1");
+            3, all, "gres/gpu:map:3,0+gres/nic:closest", Some("1 0 1");
             // later releases look at the masks first
-            (4, all, "gres/gpu:per_task:1", None),
+            4, all, "gres/gpu:per_task:1", None;
             // fewer GPUs than it says, none for each, more than can be counted
-            (5, all, "gpu:per_task:1", None),
-            (2, all, "gpu:per_task:0", None),
-            (2, all, "gpu:per_task:18446744073709551615", None),
+            5, all, "gpu:per_task:1", None; 2, all, "gpu:per_task:0", None;
+            2, all, "gpu:per_task:18446744073709551615", None;
             // a GPU that this node lacks, of one task or beside one that it has
-            (2, "0,9", "gpu:per_task:1", None),
-            (1, "0,9", "gpu:per_task:2", None),
+            2, "0,9", "gpu:per_task:1", None; 1, "0,9", "gpu:per_task:2", None;
             // numbers of the node or of the job's part of it; a GPU that the step lacks
-            (2, "2,3", "gpu:map_gpu:2,3", None),
-            (2, all, "gpu:map_gpu:0,7", None),
+            2, "2,3", "gpu:map_gpu:2,3", None; 2, all, "gpu:map_gpu:0,7", None;
             // no rule, or not about GPUs
-            (2, all, "gpu:closest", None),
-            (2, all, "per_task:1", None),
-            (2, all, "nic:per_task:1", None),
-        ] {
+            2, all, "gpu:closest", None; 2, all, "per_task:1", None; 2, all, "nic:per_task:1", None;
+        } {
             let found = nodes(&machine(), &step(tasks, gpus), &under(rule));
-            assert_eq!(
-                found.as_deref(),
-                expected,
-                "{tasks} tasks, {rule} of {gpus}"
-            );
+            let got = found.as_deref();
+            assert_eq!(got, expected, "{tasks} tasks, {rule} of {gpus}");
         }
     }
 
     #[test]
     fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
-        for (promised, rule, expected) in [
-            (false, "gpu:per_task:1", true),
-            (false, "gres/gpu:per_task:2", true),
+        for (promised, rule, expected) in rows! {
+            false, "gpu:per_task:1", true; false, "gres/gpu:per_task:2", true;
             // as srun writes `--tres-per-task`
-            (false, "gres/tmp:per_task:10+gres/gpu:per_task:1", true),
-            (false, "gres/nic:per_task:1+gres/gpu:closest", false),
-            (false, "gres/nic:per_task:1", false),
-            (true, "gpu:closest", true),
-            (false, "gpu:map_gpu:0,0", false),
-            (false, "gpu:closest", false),
-            (false, "", false),
-        ] {
-            let known = TaskGpus {
-                by_local_id: promised.then(|| vec![GpuIndex(0)]),
-                ..TaskGpus::default()
-            };
-            let task = Task {
-                known: Some(known),
-                ..under(rule)
-            };
+            false, "gres/tmp:per_task:10+gres/gpu:per_task:1", true;
+            false, "gres/nic:per_task:1+gres/gpu:closest", false;
+            false, "gres/nic:per_task:1", false; true, "gpu:closest", true;
+            false, "gpu:map_gpu:0,0", false; false, "gpu:closest", false; false, "", false;
+        } {
+            let known = with! { TaskGpus { by_local_id: promised.then(|| vec![GpuIndex(0)]) } };
+            let task = with! { Task { known: Some(known) } ..under(rule) };
             assert_eq!(have_own_gpus(&task), expected, "{promised} {rule}");
         }
     }
 
     #[test]
     fn masks_are_private_where_each_task_has_one_with_cpus_that_no_other_has() {
-        for (tasks, masks, expected) in [
-            (2, &["0-1", "4-5"][..], true),
-            (1, &["0-1"], true),
-            (2, &["0-1", "1-2"], false),
-            (2, &["0-3", "0-3"], false),
+        for (tasks, masks, expected) in rows! {
+            2, &["0-1", "4-5"][..], true; 1, &["0-1"], true; 2, &["0-1", "1-2"], false;
+            2, &["0-3", "0-3"], false;
             // Slurm starts again at the first
-            (3, &["0-1", "4-5"], false),
-            (2, &["0-1", ""], false),
-        ] {
-            let task = Task {
-                masks: masks.iter().map(|mask| set(mask)).collect(),
-                ..Task::default()
-            };
+            3, &["0-1", "4-5"], false; 2, &["0-1", ""], false;
+        } {
+            let task = with! { Task { masks: masks.iter().map(|mask| set(mask)).collect() } };
             let (topology, step) = (machine(), step(tasks, ""));
             let found = StepTasks::new(&topology, &step, &task).are_private();
             assert_eq!(found, expected, "{tasks} {masks:?}");
@@ -393,26 +354,19 @@ mod tests {
     #[test]
     fn masks_may_split_cores_that_were_not_read_unless_slurm_counts_all_threads_of_the_cores() {
         let counted = |cores| Some(Counted { cpus: 2, cores });
-        for (read, masks, threads, counted, expected) in [
-            (false, &["0", "4"][..], Some(2), None, true),
-            (false, &["0", "4"], Some(2), counted(2), true),
-            (false, &["0", "4"], Some(2), counted(1), false),
-            (false, &["0-1", "4-5"], Some(2), None, false),
-            (false, &["0"], Some(2), None, false),
-            (false, &["0", "4"], None, None, false),
-            (true, &["0", "4"], Some(2), None, false),
-        ] {
+        for (read, masks, threads, counted, expected) in rows! {
+            false, &["0", "4"][..], Some(2), None, true;
+            false, &["0", "4"], Some(2), counted(2), true;
+            false, &["0", "4"], Some(2), counted(1), false;
+            false, &["0-1", "4-5"], Some(2), None, false; false, &["0"], Some(2), None, false;
+            false, &["0", "4"], None, None, false; true, &["0", "4"], Some(2), None, false;
+        } {
             let mut topology = machine();
             topology.pus.retain(|_| read);
-            let step = Step {
-                counted,
-                ..step(2, "")
-            };
-            let task = Task {
-                masks: masks.iter().map(|mask| set(mask)).collect(),
-                threads_per_core: threads,
-                ..Task::default()
-            };
+            let step = with! { Step { counted } ..step(2, "") };
+            let task = with! { Task {
+                masks: masks.iter().map(|mask| set(mask)).collect(), threads_per_core: threads
+            } };
             let found = StepTasks::new(&topology, &step, &task).may_differ_in_cores();
             assert_eq!(found, expected, "{read} {masks:?} {threads:?} {counted:?}");
         }
@@ -435,16 +389,11 @@ mod tests {
             // cores of one thread
             (Some(2), Some((4, 4)), "0-3", Some(2)),
         ] {
-            let step = Step {
-                tasks: 2,
-                cpus_per_task,
-                counted: counted.map(|(cpus, cores)| Counted { cpus, cores }),
-                ..Step::default()
-            };
-            let task = Task {
-                masks: vec![set(cpus)],
-                ..Task::default()
-            };
+            let step = with! { Step {
+                tasks: 2, cpus_per_task,
+                counted: counted.map(|(cpus, cores)| Counted { cpus, cores })
+            } };
+            let task = with! { Task { masks: vec![set(cpus)] } };
             let found = asked(&step, &task, &set(cpus));
             assert_eq!(found, expected, "{cpus_per_task:?} {counted:?} {cpus}");
         }
@@ -466,10 +415,7 @@ mod tests {
             // another list than Slurm's
             ("7", false, None),
         ] {
-            let mut task = Task {
-                local_id: 1,
-                ..under("gpu:per_task:1")
-            };
+            let mut task = with! { Task { local_id: 1 } ..under("gpu:per_task:1") };
             let access = |gpu| match denied && gpu != 1 {
                 true => Access::Denied,
                 false => Access::Allowed,

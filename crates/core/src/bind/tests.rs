@@ -43,14 +43,12 @@ pub(crate) fn machine(
     for (minor, &numa_node) in (0..).zip(gpus) {
         let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
-        topology.pci.insert(PciFunction {
-            numa_node,
-            ..PciFunction::new(address, parent)
-        });
-        topology.gpus.push(Gpu {
-            minor: Some(minor),
-            ..Gpu::new(address, GpuVendor::Nvidia)
-        });
+        let mut function = PciFunction::new(address, parent);
+        function.numa_node = numa_node;
+        topology.pci.insert(function);
+        let mut gpu = Gpu::new(address, GpuVendor::Nvidia);
+        gpu.minor = Some(minor);
+        topology.gpus.push(gpu);
     }
     topology.sort();
     topology
@@ -66,9 +64,8 @@ pub(crate) fn set(list: &str) -> CpuSet {
 }
 
 pub(super) fn union(masks: &[CpuSet]) -> CpuSet {
-    masks
-        .iter()
-        .fold(CpuSet::new(), |all, mask| all.union(mask))
+    let masks = masks.iter();
+    masks.fold(CpuSet::new(), |all, mask| all.union(mask))
 }
 
 /// A task in its step.
@@ -118,11 +115,8 @@ impl One {
             (false, Some(_)) => "out of reach".to_string(),
             (true, Some(far)) => panic!("it moves, and {far}"),
         };
-        let only = if bound.fences && !bound.mems.is_empty() {
-            "only "
-        } else {
-            ""
-        };
+        let fences = bound.fences && !bound.mems.is_empty();
+        let only = if fences { "only " } else { "" };
         format!("{cpus}/{only}{}", bound.mems)
     }
 }
@@ -149,37 +143,24 @@ fn case(gpus: &'static [usize], cpus: &str, step_cpus: &str) -> One {
         topology,
         gpus,
         step: Step::default(),
-        task: Task {
-            cpus: set(cpus),
-            step_cpus: set(step_cpus),
-            ..Task::default()
-        },
-        wish: Wish {
-            bind: Bind::Numa,
-            mem: Mem::Prefer,
-            by_user: true,
-            ..Wish::default()
-        },
+        task: with! { Task { cpus: set(cpus), step_cpus: set(step_cpus) } },
+        wish: with! { Wish { bind: Bind::Numa, mem: Mem::Prefer, by_user: true } },
     }
 }
 
 #[test]
 fn a_task_goes_to_what_the_step_has_near_its_gpu_and_nothing_else_moves() {
-    let cases: [(&'static [usize], _, _, _); 9] = [
+    let cases: [(&'static [usize], _, _, _); 9] = rows! {
         // it is near
-        (&[0], "2-3", "0-15", "/0"),
-        (&[1], "8-15", "0-15", "/1"),
+        &[0], "2-3", "0-15", "/0"; &[1], "8-15", "0-15", "/1";
         // it is partly near, and on the wrong socket
-        (&[0], "4-11", "4-11", "4-7/0"),
-        (&[1], "0-3", "0-3,8-11", "8-11/1"),
-        (&[1], "0-3", "0-7", "out of reach/"),
+        &[0], "4-11", "4-11", "4-7/0"; &[1], "0-3", "0-3,8-11", "8-11/1";
+        &[1], "0-3", "0-7", "out of reach/";
         // GPUs on both sockets: memory stays with the CPUs it runs on
-        (&[0, 1], "0-3", "0-15", "/0"),
+        &[0, 1], "0-3", "0-15", "/0";
         // a node without CPUs, an unknown one, and none
-        (&[2], "0-3", "0-15", "/"),
-        (&[3], "0-3", "0-15", "/"),
-        (&[], "0-3", "0-15", "/"),
-    ];
+        &[2], "0-3", "0-15", "/"; &[3], "0-3", "0-15", "/"; &[], "0-3", "0-15", "/";
+    };
     for (gpus, cpus, step_cpus, expected) in cases {
         let found = case(gpus, cpus, step_cpus).outcome();
         assert_eq!(found, expected, "{gpus:?} on {cpus} of {step_cpus}");
@@ -208,34 +189,28 @@ fn what_the_user_bound_stays_bound() {
 
 #[test]
 fn a_users_way_of_binding_is_quoted_in_one_short_line() {
-    let forged = format!(
-        "none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{}",
-        "x".repeat(100_000)
-    );
+    let long = "x".repeat(100_000);
+    let forged = format!("none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{long}");
     let one = case(&[1], "", "").with(|one| {
         (one.step.cpu_bind, one.step.mem_bind) = (Some(forged.clone()), Some(forged));
     });
     let reasons = one.bound().notes.reasons;
     assert_eq!(reasons.len(), 2, "CPUs and memory");
     for why in reasons {
-        assert!(
-            why.contains("none\\n[2026-01-01]") && why.len() < 200,
-            "{why}"
-        );
+        let is_right = why.contains("none\\n[2026-01-01]") && why.len() < 200;
+        assert!(is_right, "{why}");
         assert!(!why.contains(['\n', '\u{1b}', '\u{202e}']), "{why:?}");
     }
 }
 
 #[test]
 fn each_word_binds_what_it_says() {
-    let cases = [
-        ("4-11", Bind::None, Mem::None, "/"),
+    let cases = rows! {
+        "4-11", Bind::None, Mem::None, "/";
         // memory alone, if asked for, and only near the CPUs
-        ("4-11", Bind::None, Mem::Prefer, "/1"),
-        ("0-3", Bind::None, Mem::Strict, "/"),
-        ("4-11", Bind::Numa, Mem::None, "8-11/"),
-        ("4-11", Bind::Numa, Mem::Strict, "8-11/only 1"),
-    ];
+        "4-11", Bind::None, Mem::Prefer, "/1"; "0-3", Bind::None, Mem::Strict, "/";
+        "4-11", Bind::Numa, Mem::None, "8-11/"; "4-11", Bind::Numa, Mem::Strict, "8-11/only 1";
+    };
     for (cpus, bind, mem, expected) in cases {
         let one = case(&[1], cpus, "0-15").with(|one| (one.wish.bind, one.wish.mem) = (bind, mem));
         assert_eq!(one.outcome(), expected, "{cpus} {bind:?} {mem:?}");
@@ -245,15 +220,13 @@ fn each_word_binds_what_it_says() {
 #[test]
 fn a_task_without_gpus_gets_a_part_of_the_steps_nodes_where_the_user_asked_and_nobody_bound_it() {
     type Change = fn(&mut One);
-    let changes: [(&str, Change); 6] = [
-        ("0-7/0", |_| ()),
-        ("0-7/", |one| one.wish.mem = Mem::None),
-        ("/", |one| one.wish.by_user = false),
-        ("/", |one| one.wish.bind = Bind::None),
-        ("/", |one| one.step.cpu_bind = Some("none".to_string())),
+    let changes: [(&str, Change); 6] = rows! {
+        "0-7/0", |_| (); "0-7/", |one| one.wish.mem = Mem::None;
+        "/", |one| one.wish.by_user = false; "/", |one| one.wish.bind = Bind::None;
+        "/", |one| one.step.cpu_bind = Some("none".to_string());
         // Slurm bound it
-        ("/", |one| one.task.cpus = set("0-3")),
-    ];
+        "/", |one| one.task.cpus = set("0-3");
+    };
     for (number, (expected, change)) in changes.into_iter().enumerate() {
         let shared = case(&[], "0-15", "0-15").with(|one| one.step.tasks = 2);
         assert_eq!(shared.with(change).outcome(), expected, "{number}");

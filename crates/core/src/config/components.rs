@@ -40,25 +40,18 @@ mod tests {
     #[test]
     fn a_job_knows_which_component_it_is() {
         let by_srun = [(SIZE, "2"), (JOB, "40")];
-        let named = [
-            (SIZE, "2"),
-            (JOB, "40"),
-            ("SLURM_JOB_ID_HET_GROUP_0", "40"),
+        let named = rows! {
+            SIZE, "2"; JOB, "40"; "SLURM_JOB_ID_HET_GROUP_0", "40";
             // a number between was taken
-            ("SLURM_JOB_ID_HET_GROUP_1", "57"),
-        ];
+            "SLURM_JOB_ID_HET_GROUP_1", "57";
+        };
         let (ordinary, odd) = ([(JOB, "40")], [(SIZE, "many"), (JOB, "40")]);
-        for (number, variables, component, first) in [
-            (40, &by_srun[..], Some(0), 40),
-            (41, &by_srun, Some(1), 40),
+        for (number, variables, component, first) in rows! {
+            40, &by_srun[..], Some(0), 40; 41, &by_srun, Some(1), 40;
             // no component of that job
-            (42, &by_srun, None, 42),
-            (39, &by_srun, None, 39),
-            (57, &named, Some(1), 40),
-            (7, &ordinary, None, 7),
-            (40, &ordinary, None, 40),
-            (40, &odd, None, 40),
-        ] {
+            42, &by_srun, None, 42; 39, &by_srun, None, 39; 57, &named, Some(1), 40;
+            7, &ordinary, None, 7; 40, &ordinary, None, 40; 40, &odd, None, 40;
+        } {
             let read = |name: &str| {
                 let found = variables.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| value.to_string())

@@ -188,9 +188,8 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let lines = Audience::ALL
-            .into_iter()
-            .flat_map(|audience| conf.lines_for(audience, node, partition));
+        let audiences = Audience::ALL.into_iter();
+        let lines = audiences.flat_map(|audience| conf.lines_for(audience, node, partition));
         lines.flat_map(|line| line.arguments.clone()).collect()
     }
 
@@ -211,29 +210,21 @@ nodename=gpu002 PARTITIONNAME=train default=off
         let cluster = "default=observe exclude=mlx5_9";
         let node = "default=observe exclude=mlx5_9 topology=/etc/a.json trust-topology";
         let all = format!("{node} default=closest rollout=10%");
-        for (name, partition, expected) in [
-            ("login", None, cluster),
-            ("gpu001", None, node),
-            ("gpu001", Some("train"), &all),
+        for (name, partition, expected) in rows! {
+            "login", None, cluster; "gpu001", None, node; "gpu001", Some("train"), &all;
             // names as they are
-            ("gpu001", Some("debug"), node),
-            ("gpu002", Some("train"), &format!("{all} default=off")),
+            "gpu001", Some("debug"), node;
+            "gpu002", Some("train"), &format!("{all} default=off");
             // the name with its domain
-            (
-                "gpu002.example.org",
-                Some("train"),
-                &format!("{all} default=off"),
-            ),
-        ] {
+            "gpu002.example.org", Some("train"), &format!("{all} default=off");
+        } {
             let held = held(&conf, name, partition).join(" ");
             assert_eq!(held, expected, "{name} {partition:?}");
         }
         assert!(conf.names_nodes() && !parse("default=off").0.names_nodes());
         let of_node = conf.lines_for(Audience::Nodes, "gpu001", None);
-        let places = of_node
-            .flat_map(|line| line.arguments("/c"))
-            .map(|(place, _)| place);
-        assert_eq!(places.collect::<Vec<_>>(), ["/c:5", "/c:5"]);
+        let places = of_node.flat_map(|line| line.arguments("/c"));
+        assert!(places.map(|(place, _)| place).eq(["/c:5", "/c:5"]));
     }
 
     #[test]
@@ -243,13 +234,9 @@ nodename=gpu002 PARTITIONNAME=train default=off
              PartitionName= default=all\nNodeName=a NodeName=b default=all\n",
         );
         assert_eq!(held(&conf, "gpu1", None), ["exclude=a"]);
-        let parts = [
-            (1, "has no `]`"),
-            (3, "at the beginning"),
-            (4, "no argument"),
-            (5, "is missing"),
-            (6, "twice"),
-        ];
+        let parts = rows! {
+            1, "has no `]`"; 3, "at the beginning"; 4, "no argument"; 5, "is missing"; 6, "twice";
+        };
         assert_eq!(findings.len(), parts.len(), "{findings:?}");
         for (finding, (line, part)) in findings.iter().zip(parts) {
             let start = format!("`/c:{line}`: ");

@@ -209,59 +209,43 @@ mod tests {
             }
         };
         let chosen = Some(CHOSEN);
-        for (line, word) in [
-            ("srun -n8 ./a", None),
-            ("srun --hint=nomultithread ./a", None),
-            ("srun --cpu-bind=cores ./a", chosen),
-            ("srun --cpu-bind cores ./a", chosen),
-            ("srun --cpu-b=threads --threads-per-core=1 ./a", chosen),
-            ("srun --cpu_bind=none ./a", chosen),
+        for (line, word) in rows! {
+            "srun -n8 ./a", None; "srun --hint=nomultithread ./a", None;
+            "srun --cpu-bind=cores ./a", chosen; "srun --cpu-bind cores ./a", chosen;
+            "srun --cpu-b=threads --threads-per-core=1 ./a", chosen;
+            "srun --cpu_bind=none ./a", chosen;
             // it asks to read, and not to bind
-            ("srun --cpu-bind=verbose ./a", None),
-            ("srun --cpu-bind=v,cores ./a", chosen),
-            ("srun -B 2 ./a", Some(IMPLIED)),
-            ("srun --extra-node-info=2:2 ./a", Some(IMPLIED)),
-            ("srun -B2:2:1 --cpu-bind=sockets ./a", chosen),
-            ("srun --cpu-freq=high --cpus-per-task=4 ./a", None),
-            ("srun", None),
-        ] {
+            "srun --cpu-bind=verbose ./a", None; "srun --cpu-bind=v,cores ./a", chosen;
+            "srun -B 2 ./a", Some(IMPLIED); "srun --extra-node-info=2:2 ./a", Some(IMPLIED);
+            "srun -B2:2:1 --cpu-bind=sockets ./a", chosen;
+            "srun --cpu-freq=high --cpus-per-task=4 ./a", None;
+            "srun", None;
+        } {
             told(line, "", word, word == chosen);
         }
-        for (variables, word, is_named) in [
-            ("=quiet,mask_cpu:0x1", chosen, true),
-            ("=verbose", None, false),
-            ("_HET_GROUP_127=cores", None, true),
-            ("_PACK_GROUP_0=cores", None, true),
-            ("_HET_GROUP_1=quiet", None, false),
+        for (variables, word, is_named) in rows! {
+            "=quiet,mask_cpu:0x1", chosen, true; "=verbose", None, false;
+            "_HET_GROUP_127=cores", None, true; "_PACK_GROUP_0=cores", None, true;
+            "_HET_GROUP_1=quiet", None, false;
             // after `unset SLURM_CPU_BIND` in a task
-            ("_TYPE=mask_cpu:", Some(UNNAMED), false),
-            ("_TYPE=mask_cpu: =", Some(UNNAMED), false),
-            ("_TYPE=mask_cpu: =quiet,mask_cpu:0x3", chosen, true),
-            ("_TYPE=", None, false),
-        ] {
+            "_TYPE=mask_cpu:", Some(UNNAMED), false; "_TYPE=mask_cpu: =", Some(UNNAMED), false;
+            "_TYPE=mask_cpu: =quiet,mask_cpu:0x3", chosen, true;
+            "_TYPE=", None, false;
+        } {
             told("srun ./a", variables, word, is_named);
         }
     }
 
     #[test]
     fn the_tasks_masks_are_those_that_slurmd_lists_and_none_where_a_part_is_not_understood() {
-        for (how, list, expected) in [
-            ("mask_cpu:", "0x3,0x30,0x300", &["0-1", "4-5", "8-9"][..]),
-            ("map_cpu:", "0,12", &["0", "12"]),
-            ("mask_cpu:", "0x3,none", &[]),
-            ("mask_cpu:", "", &[]),
-            ("map_cpu:", "0,all", &[]),
-            ("threads", "0,1", &[]),
-            ("none", "0x1", &[]),
-            ("", "0x1", &[]),
-            ("", "", &[]),
-        ] {
-            let found = masks(|name| {
-                [(TYPE, how), (LIST, list)]
-                    .into_iter()
-                    .find(|of| of.0 == name)
-                    .map(|of| of.1)
-            });
+        for (how, list, expected) in rows! {
+            "mask_cpu:", "0x3,0x30,0x300", &["0-1", "4-5", "8-9"][..];
+            "map_cpu:", "0,12", &["0", "12"]; "mask_cpu:", "0x3,none", &[]; "mask_cpu:", "", &[];
+            "map_cpu:", "0,all", &[]; "threads", "0,1", &[]; "none", "0x1", &[]; "", "0x1", &[];
+            "", "", &[];
+        } {
+            let both = [(TYPE, how), (LIST, list)];
+            let found = masks(|name| both.iter().find(|of| of.0 == name).map(|of| of.1));
             let found: Vec<String> = found.iter().map(CpuSet::to_string).collect();
             assert_eq!(found, expected, "`{how}{list}`");
         }

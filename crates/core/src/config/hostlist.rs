@@ -152,20 +152,14 @@ mod tests {
 
     #[test]
     fn a_name_is_one_of_an_expression_as_in_slurm() {
-        for (list, inside, outside) in [
-            ("gpu1", "gpu1", "gpu10"),
-            ("gpu1,login", "login", "gpu"),
-            ("gpu[001-128]", "gpu001", "gpu1"),
-            ("gpu[001-128]", "gpu128", "gpu129"),
-            ("gpu[8-12]", "gpu10", "gpu08"),
-            ("gpu[1-3,7]", "gpu7", "gpu4"),
-            ("gpu[1-3,7],cpu[1-2]", "cpu2", "cpu3"),
-            ("rack[1-2]-node[01-16]", "rack2-node16", "rack2-node6"),
-            ("n[1-2][1-2]", "n12", "n13"),
-            ("n[1-12]1", "n121", "n131"),
-            ("n[0-4000000000]", "n3999999999", "n4000000001"),
-            ("a.b-c_d", "a.b-c_d", "a"),
-        ] {
+        for (list, inside, outside) in rows! {
+            "gpu1", "gpu1", "gpu10"; "gpu1,login", "login", "gpu"; "gpu[001-128]", "gpu001", "gpu1";
+            "gpu[001-128]", "gpu128", "gpu129"; "gpu[8-12]", "gpu10", "gpu08";
+            "gpu[1-3,7]", "gpu7", "gpu4"; "gpu[1-3,7],cpu[1-2]", "cpu2", "cpu3";
+            "rack[1-2]-node[01-16]", "rack2-node16", "rack2-node6";
+            "n[1-2][1-2]", "n12", "n13"; "n[1-12]1", "n121", "n131";
+            "n[0-4000000000]", "n3999999999", "n4000000001"; "a.b-c_d", "a.b-c_d", "a";
+        } {
             assert!(has(list, inside), "`{inside}` is one of `{list}`");
             assert!(!has(list, outside), "`{outside}` is none of `{list}`");
         }
@@ -176,19 +170,12 @@ mod tests {
 
     #[test]
     fn names_are_counted_without_being_written_out() {
-        for (list, count, names) in [
-            ("gpu1,login", 2, "gpu1 login"),
-            ("n[08-10,7]", 4, "n08 n09 n10 n7"),
-            ("r[1-2]n[1-2]x", 4, "r1n1x r1n2x r2n1x r2n2x"),
-            ("n[98-101]", 4, "n98 n99 n100 n101"),
-            ("gpu[001-128],login1", 129, "gpu128 login1"),
-            ("n[0-4000000000]", 4_000_000_001, "n0"),
-            (
-                "n[0-999999999999999999][0-999999999999999999]",
-                u64::MAX,
-                "n00",
-            ),
-        ] {
+        for (list, count, names) in rows! {
+            "gpu1,login", 2, "gpu1 login"; "n[08-10,7]", 4, "n08 n09 n10 n7";
+            "r[1-2]n[1-2]x", 4, "r1n1x r1n2x r2n1x r2n2x"; "n[98-101]", 4, "n98 n99 n100 n101";
+            "gpu[001-128],login1", 129, "gpu128 login1"; "n[0-4000000000]", 4_000_000_001, "n0";
+            "n[0-999999999999999999][0-999999999999999999]", u64::MAX, "n00";
+        } {
             let list = HostList::parse(list).unwrap();
             assert!(names.split(' ').all(|name| list.has(name)), "{names}");
             assert_eq!(list.count(), count, "{names}");
@@ -197,22 +184,14 @@ mod tests {
 
     #[test]
     fn a_list_that_is_no_expression_is_named() {
-        for (list, words) in [
-            ("", "missing"),
-            ("gpu1,", "missing"),
-            ("gpu[1-3", "no `]`"),
-            ("gpu[]", "expected numbers"),
-            ("gpu[a-b]", "expected numbers"),
-            ("gpu[3-1]", "expected numbers"),
-            ("gpu[-3]", "expected numbers"),
-            ("gpu[1-2-3]", "expected numbers"),
-            ("gpu[[1]]", "expected numbers"),
-            ("gpu]", "no name of a node"),
-            ("gpu*", "no name of a node"),
-            ("gpu[1][2][3][4][5]", "more than 4 brackets"),
-            ("g\u{1b}[1]", "no name of a node"),
-            (&"g".repeat(256), "more than 255 letters"),
-        ] {
+        for (list, words) in rows! {
+            "", "missing"; "gpu1,", "missing"; "gpu[1-3", "no `]`"; "gpu[]", "expected numbers";
+            "gpu[a-b]", "expected numbers"; "gpu[3-1]", "expected numbers";
+            "gpu[-3]", "expected numbers"; "gpu[1-2-3]", "expected numbers";
+            "gpu[[1]]", "expected numbers"; "gpu]", "no name of a node";
+            "gpu*", "no name of a node"; "gpu[1][2][3][4][5]", "more than 4 brackets";
+            "g\u{1b}[1]", "no name of a node"; &"g".repeat(256), "more than 255 letters";
+        } {
             let why = HostList::parse(list).unwrap_err();
             assert!(why.contains(words), "`{list}`: {why}");
             assert!(!why.contains('\u{1b}'), "{why}");

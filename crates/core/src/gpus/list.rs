@@ -224,10 +224,8 @@ mod tests {
             let visible: Vec<GpuIndex> = topology.gpu_indices().collect();
             let listed = cuda(&topology, list, &visible);
             let found: Vec<usize> = listed.gpus.iter().map(|gpu| gpu.0).collect();
-            assert_eq!(
-                (&found[..], &listed.unknown[..]),
-                (gpus, &strings(unknown)[..])
-            );
+            let got = (&found[..], &listed.unknown[..]);
+            assert_eq!(got, (gpus, &strings(unknown)[..]));
         }
     }
 
@@ -237,17 +235,8 @@ mod tests {
 
     #[test]
     fn a_number_is_read_as_by_strtol_with_base_0() {
-        let texts = ["0", "7", "08", "010", "0X1F", "+12", "1A", ""];
-        let numbers = [
-            Some(0),
-            Some(7),
-            None,
-            Some(8),
-            Some(31),
-            Some(12),
-            None,
-            None,
-        ];
-        assert_eq!(texts.map(strtol), numbers);
+        let numbers = ["0", "7", "010", "0X1F", "+12"].map(strtol);
+        assert_eq!(numbers, [0, 7, 8, 31, 12].map(Some));
+        assert_eq!(["08", "1A", ""].map(strtol), [None; 3]);
     }
 }

@@ -84,11 +84,7 @@ mod tests {
         open: &[usize],
     ) -> (Result<Vec<GpuIndex>, String>, Vec<GpuIndex>) {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_string());
-        let step = Step {
-            tasks,
-            gpus: some(of_step),
-            ..Step::default()
-        };
+        let step = with! { Step { tasks, gpus: some(of_step) } };
         let mut gpus = GpuGrant::default();
         let name = "CUDA_VISIBLE_DEVICES";
         gpus.variables.insert(name, visible.to_string());
@@ -99,12 +95,7 @@ mod tests {
             };
             gpus.access = (0..8).map(access).collect();
         }
-        let task = Task {
-            local_id,
-            gpus,
-            gpu_bind: some(bind),
-            ..Task::default()
-        };
+        let task = with! { Task { local_id, gpus, gpu_bind: some(bind) } };
         let seen = identify(topology, &step, &task.gpus).own;
         (by_local_id(topology, &step, &task, &seen), seen)
     }
@@ -114,55 +105,23 @@ mod tests {
     #[test]
     fn the_kth_task_has_the_kth_gpu_that_it_sees_also_if_there_are_more_gpus() {
         let h100 = platform::model("dgx-h100").unwrap();
-        for (tasks, local_id, visible, of_step, bind, expected) in [
-            (8, 0, ALL, ALL, "", Ok(0)),
-            (8, 3, ALL, ALL, "", Ok(3)),
-            (8, 7, ALL, ALL, "", Ok(7)),
+        for (tasks, local_id, visible, of_step, bind, expected) in rows! {
+            8, 0, ALL, ALL, "", Ok(0); 8, 3, ALL, ALL, "", Ok(3); 8, 7, ALL, ALL, "", Ok(7);
             // not the fifth, as blocks would give
-            (2, 1, ALL, ALL, "gpu:none", Ok(1)),
+            2, 1, ALL, ALL, "gpu:none", Ok(1);
             // in the program's order
-            (2, 1, "6,2", "2,6", "gpu:verbose,none", Ok(2)),
-            (1, 0, ALL, "", "", Ok(0)),
+            2, 1, "6,2", "2,6", "gpu:verbose,none", Ok(2); 1, 0, ALL, "", "", Ok(0);
             // these deal no GPUs
-            (8, 3, ALL, ALL, "gres/nic:per_task:1", Ok(3)),
-            (8, 3, ALL, ALL, "gres/nic:closest", Ok(3)),
-            (8, 3, ALL, ALL, "gres/tmp:per_task:10+gres/gpu:none", Ok(3)),
-            (8, 0, "0", ALL, "", Err("sees 1 GPUs and the")),
-            (
-                8,
-                0,
-                ALL,
-                ALL,
-                "gpu:per_task:1",
-                Err("GPUs, by `gpu:per_task:1`"),
-            ),
-            (
-                8,
-                0,
-                "0,1",
-                ALL,
-                "gres/gpu:closest",
-                Err("Slurm deals the GPUs"),
-            ),
-            (
-                8,
-                0,
-                ALL,
-                ALL,
-                "gres/nic:closest+gres/gpu:per_task:1",
-                Err("Slurm deals"),
-            ),
-            (
-                2,
-                0,
-                "0,1",
-                "0,1",
-                "gres/shard:per_task:1",
-                Err("Slurm deals"),
-            ),
-            (9, 0, ALL, ALL, "", Err("9 tasks are more than")),
-            (8, 0, "", "", "", Err("it sees no GPU")),
-        ] {
+            8, 3, ALL, ALL, "gres/nic:per_task:1", Ok(3); 8, 3, ALL, ALL, "gres/nic:closest", Ok(3);
+            8, 3, ALL, ALL, "gres/tmp:per_task:10+gres/gpu:none", Ok(3);
+            8, 0, "0", ALL, "", Err("sees 1 GPUs and the");
+            8, 0, ALL, ALL, "gpu:per_task:1", Err("GPUs, by `gpu:per_task:1`");
+            8, 0, "0,1", ALL, "gres/gpu:closest", Err("Slurm deals the GPUs");
+            8, 0, ALL, ALL, "gres/nic:closest+gres/gpu:per_task:1", Err("Slurm deals");
+            2, 0, "0,1", "0,1", "gres/shard:per_task:1", Err("Slurm deals");
+            9, 0, ALL, ALL, "", Err("9 tasks are more than");
+            8, 0, "", "", "", Err("it sees no GPU");
+        } {
             let (found, _) = promised((&h100, tasks, local_id), visible, of_step, bind, &[]);
             match (found, expected) {
                 (Ok(all), Ok(gpu)) => assert_eq!(all[local_id as usize].0, gpu, "{bind}"),
@@ -181,18 +140,13 @@ mod tests {
             let gpus = topology.gpus.iter_mut().zip(shifted);
             gpus.for_each(|(gpu, minor)| gpu.minor = Some(*minor));
             // Slurm's places are those of its own list, and the task counts what it may open
-            for (tasks, visible, of_step, open) in [
-                (2, "0,1", "0,1", &[0, 1][..]),
-                (2, "0,1", "3,5", &[3, 5]),
-                (4, "1,2,4,7", "1,2,4,7", &[]),
-                (8, ALL, ALL, &[]),
-            ] {
+            for (tasks, visible, of_step, open) in rows! {
+                2, "0,1", "0,1", &[0, 1][..]; 2, "0,1", "3,5", &[3, 5];
+                4, "1,2,4,7", "1,2,4,7", &[]; 8, ALL, ALL, &[];
+            } {
                 let (found, seen) = promised((&topology, tasks, 0), visible, of_step, "", open);
-                assert_eq!(
-                    found,
-                    Ok(seen[..tasks as usize].to_vec()),
-                    "{visible}, by {shift}"
-                );
+                let expected = Ok(seen[..tasks as usize].to_vec());
+                assert_eq!(found, expected, "{visible}, by {shift}");
             }
         }
     }

@@ -59,10 +59,8 @@ fn amd() -> Topology {
 /// Two MI300X, each as two partitions of one function with one serial number.
 fn partitions() -> Topology {
     let mut topology = node(0x20, Amd, &[0x74a1; 2], |_, _| ());
-    let each = topology
-        .gpus
-        .iter()
-        .flat_map(|gpu| [gpu.clone(), gpu.clone()]);
+    let gpus = topology.gpus.iter();
+    let each = gpus.flat_map(|gpu| [gpu.clone(), gpu.clone()]);
     topology.gpus = each.collect();
     for (index, gpu) in (0..).zip(&mut topology.gpus) {
         gpu.partition = Some(index % 2);
@@ -117,26 +115,25 @@ fn found(topology: &Topology, set: &[&str], open: Option<&[usize]>) -> TaskGpus 
 
 #[track_caller]
 fn check(node: Topology, set: &[&str], open: Option<&[usize]>, gpus: &[usize], reason: &str) {
-    let TaskGpus {
-        own, reason: why, ..
-    } = found(&node, set, open);
+    let found = found(&node, set, open);
+    let (own, why) = (found.own, found.reason);
     let own: Vec<usize> = own.iter().map(|gpu| gpu.0).collect();
     assert_eq!(own, gpus, "{set:?}, may open {open:?}: {why}");
     assert!(why.contains(reason), "{set:?}: `{why}` has no `{reason}`");
 }
 
 /// `node, [VARIABLE=LIST], [the GPUs that it may open] => [its GPUs], "a part of the reason";`
-macro_rules! rows {
+macro_rules! checks {
     (@open _) => { None };
     (@open $open:expr) => { Some(&$open) };
     ($($node:expr, [$($set:literal),*], $open:tt => $gpus:expr, $reason:literal;)*) => {
-        $(check($node, &[$($set),*], rows!(@open $open), &$gpus, $reason);)*
+        $(check($node, &[$($set),*], checks!(@open $open), &$gpus, $reason);)*
     };
 }
 
 #[test]
 fn without_a_device_cgroup_numbers_count_all_gpus_in_pci_order() {
-    rows! {
+    checks! {
         // --gpus-per-task=1, task 2
         nvidia(), ["CUDA=2", "STEP=2"], _ => [2], "over all GPUs of the";
         // the same, all may be opened
@@ -153,7 +150,7 @@ fn without_a_device_cgroup_numbers_count_all_gpus_in_pci_order() {
 
 #[test]
 fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_are_ignored() {
-    rows! {
+    checks! {
         // --gpus-per-task=1, task 3
         nvidia(), ["CUDA=0", "STEP=0"], [3] => [3], "over the GPUs that the";
         nvidia(), ["CUDA=0,1", "STEP=4,5"], [6, 7] => [6, 7], ""; // --gpus-per-task=2, second job
@@ -176,7 +173,7 @@ fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_a
 
 #[test]
 fn uuids_are_taken_at_their_word_in_all_spellings() {
-    rows! {
+    checks! {
         // Flags=env_uuid of 26.05
         nvidia(), ["CUDA=GPU-3a0b0c0d-0000-0000-0000-000000000000"], _ => [3], "by the UUIDs";
         nvidia(), ["CUDA=GPU-3a0b0c0d"], [3, 4] => [3], ""; // the same with a device cgroup
@@ -194,7 +191,7 @@ fn uuids_are_taken_at_their_word_in_all_spellings() {
 
 #[test]
 fn a_mig_instance_belongs_to_the_gpu_whose_device_node_can_be_opened_or_that_alone_is_cut() {
-    rows! {
+    checks! {
         // --gres=gpu:1g.10gb:1 with a device cgroup
         nvidia(), ["CUDA=MIG-11111111-2222-3333-4444-555555555555"], [4] => [4], "mean no other GPU";
         // two instances on two GPUs
@@ -222,7 +219,7 @@ fn a_uuid_that_the_driver_does_not_print_yet_is_traced_where_only_one_gpu_can_ha
         topology.gpus[5].uuid = None;
         topology
     }
-    rows! {
+    checks! {
         // the one GPU without a UUID
         all_but_one_known(), ["CUDA=GPU-99999999"], _ => [5], "mean no other GPU";
         all_but_one_known(), ["CUDA=GPU-99999999"], [4] => [], "names no GPU"; // it may not be opened
@@ -233,7 +230,7 @@ fn a_uuid_that_the_driver_does_not_print_yet_is_traced_where_only_one_gpu_can_ha
 
 #[test]
 fn an_entry_that_means_nothing_ends_the_list_as_in_cuda() {
-    rows! {
+    checks! {
         nvidia(), ["CUDA=1,9,2"], _ => [1], ""; // an index too high
         nvidia(), ["CUDA=-1", "STEP=0"], _ => [], "`CUDA_VISIBLE_DEVICES=-1`"; // the user hides all
         // Slurm's word for none
@@ -245,7 +242,7 @@ fn an_entry_that_means_nothing_ends_the_list_as_in_cuda() {
 
 #[test]
 fn without_a_variable_the_steps_list_counts_places_among_the_device_files() {
-    rows! {
+    checks! {
         nvidia(), ["STEP=0,2"], _ => [0, 3], "SLURM_STEP_GPUS"; // --gpu-bind=none of 22.05
         nvidia(), ["STEP=99,x"], _ => [], "names no GPU"; // places that do not exist
         nvidia(), ["STEP=GPU-3a0b"], _ => [3], ""; // UUIDs
@@ -260,25 +257,20 @@ fn without_a_variable_the_steps_list_counts_places_among_the_device_files() {
 
 #[test]
 fn numbers_of_unequal_gpus_are_said_to_be_a_guess_unless_cuda_counts_by_the_bus() {
-    rows! {
+    checks! {
         unequal_gpus(), ["CUDA=0"], _ => [0], "which is a guess"; // the default, fastest first
         // by the bus
         unequal_gpus(), ["CUDA=0", "ORDER=PCI_BUS_ID"], _ => [0], "node, in PCI order";
     }
-    for (node, set, open, is_a_guess) in [
-        (
-            unequal_gpus(),
-            &["CUDA=0", "ORDER=FASTEST_FIRST"][..],
-            None,
-            true,
-        ),
-        (unequal_gpus(), &["CUDA=0", "ORDER=PCI_BUS_ID"], None, false),
+    for (node, set, open, is_a_guess) in rows! {
+        unequal_gpus(), &["CUDA=0", "ORDER=FASTEST_FIRST"][..], None, true;
+        unequal_gpus(), &["CUDA=0", "ORDER=PCI_BUS_ID"], None, false;
         // all of them in whatever order
-        (unequal_gpus(), &["CUDA=3,2,1,0"], None, false),
+        unequal_gpus(), &["CUDA=3,2,1,0"], None, false;
         // those that it may open are equal
-        (unequal_gpus(), &["CUDA=0"], Some(&[0, 1][..]), false),
-        (nvidia(), &["CUDA=0"], None, false),
-    ] {
+        unequal_gpus(), &["CUDA=0"], Some(&[0, 1][..]), false;
+        nvidia(), &["CUDA=0"], None, false;
+    } {
         let why = found(&node, set, open).reason;
         assert_eq!(why.contains("guess"), is_a_guess, "{set:?}: {why}");
     }
@@ -290,7 +282,7 @@ fn numbers_of_unequal_gpus_are_said_to_be_a_guess_unless_cuda_counts_by_the_bus(
 
 #[test]
 fn rocm_counts_in_the_compute_drivers_order_and_hip_counts_what_that_leaves() {
-    rows! {
+    checks! {
         amd(), ["ROCR=0"], _ => [2], "in the compute driver's order"; // AutoDetect=rsmi
         amd(), ["ROCR=0,2"], _ => [2, 0], ""; // several
         amd(), ["ROCR=0,1"], [1, 2] => [2, 1], "may open"; // with a device cgroup
@@ -316,7 +308,7 @@ fn rocm_counts_in_the_compute_drivers_order_and_hip_counts_what_that_leaves() {
 
 #[test]
 fn each_partition_of_a_function_is_a_gpu_of_its_own() {
-    rows! {
+    checks! {
         partitions(), ["ROCR=2"], _ => [2], ""; // the third is the second card's first
         partitions(), ["ROCR=0"], [3] => [3], ""; // one partition each, device cgroup
         partitions(), ["ROCR=0,1"], _ => [0, 1], ""; // both of a card
@@ -325,7 +317,7 @@ fn each_partition_of_a_function_is_a_gpu_of_its_own() {
 
 #[test]
 fn level_zero_takes_a_set_of_cards_or_of_stacks() {
-    rows! {
+    checks! {
         intel(), ["ZE=2"], _ => [1], "each stack a device"; // stacks are devices by default
         intel(), ["ZE=0,1"], _ => [0], ""; // both stacks of a card
         intel(), ["ZE=1", "HIERARCHY=COMPOSITE"], _ => [1], ""; // cards

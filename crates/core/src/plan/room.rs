@@ -78,11 +78,8 @@ mod tests {
         let present = Present::from([("A".to_string(), "0".to_string())]);
         // it takes the other's place
         assert!(!is_lacking(&variables, &present, room(most + 1, 8 << 20)));
-        assert!(is_lacking(
-            &[set("A", &"x".repeat(Room::LONGEST))],
-            &nothing,
-            room(0, u64::MAX)
-        ));
+        let long = [set("A", &"x".repeat(Room::LONGEST))];
+        assert!(is_lacking(&long, &nothing, room(0, u64::MAX)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Words;
-use crate::libraries::{FileText, Present};
+use crate::libraries::FileText;
 use crate::placement::Change;
 use crate::step::TaskGpus;
 use crate::topology::{CpuSet, GpuIndex, LinkLayer, PciAddress, Provenance};
@@ -22,10 +22,7 @@ pub(super) fn cpus(list: &str) -> CpuSet {
 
 /// A task with CUDA's list of GPUs, where that is not empty, and these CPUs.
 pub(super) fn task_of(gpus: &str, list: &str) -> Task {
-    let mut task = Task {
-        cpus: cpus(list),
-        ..Task::default()
-    };
+    let mut task = with! { Task { cpus: cpus(list) } };
     if !gpus.is_empty() {
         let variables = &mut task.gpus.variables;
         variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
@@ -38,11 +35,7 @@ fn wish_of(words: &str) -> Wish {
 }
 
 fn step_of(tasks: u32, gpus: &str) -> Step {
-    Step {
-        tasks,
-        gpus: Some(gpus.into()),
-        ..Step::default()
-    }
+    with! { Step { tasks, gpus: Some(gpus.into()) } }
 }
 
 fn h100() -> Topology {
@@ -55,23 +48,17 @@ fn planned(topology: Topology, wish: Wish, step: Step, routes: &str) -> Plan {
 }
 
 fn file(path: &str, routes: &str) -> Option<FileText> {
-    (path == "/proc/net/route").then(|| FileText {
-        text: routes.to_string(),
-        ..FileText::default()
-    })
+    let mut found = FileText::default();
+    found.text.push_str(routes);
+    (path == "/proc/net/route").then_some(found)
 }
 
 /// The task in the plan's step with these variables (`NAME=VALUE`).
 fn placed<'p>(plan: &'p Plan, task: &Task, variables: &[&str]) -> TaskPlan<'p> {
     let parts = variables.iter().map(|text| text.split_once('=').unwrap());
-    let present: Present = parts
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-    let evidence = Evidence {
-        present: &present,
-        read: &|path| file(path, ""),
-    };
-    plan.task(task, evidence)
+    let parts = parts.map(|(name, value)| (name.into(), value.into()));
+    let (present, read) = (&parts.collect(), &|path: &str| file(path, ""));
+    plan.task(task, Evidence { present, read })
 }
 
 /// The value that is set, else the reason.
@@ -99,10 +86,7 @@ fn ucx_gets_no_list_at_which_it_aborts() {
 fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
     let [network, mask] = [[10, 1, 0, 0], [255, 255, 0, 0]].map(u32::from_ne_bytes);
     let routes = format!("eth1 {network:08X} 0 1 0 0 0 {mask:08X}\n");
-    let step = Step {
-        srun: Some("10.1.0.7".into()),
-        ..Step::default()
-    };
+    let step = with! { Step { srun: Some("10.1.0.7".into()) } };
     let plan = planned(h100(), wish_of("env=sockets"), step, &routes);
     let task = placed(&plan, &Task::default(), &[]);
     assert_eq!(value(&task, "GLOO_SOCKET_IFNAME").as_deref(), Ok("eth1"));
@@ -118,10 +102,9 @@ fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) ->
     let mut task = task_of(ALL, "0-3");
     task.local_id = 3;
     if as_exec_does {
-        task.known = Some(TaskGpus {
-            seen: (0..8).map(GpuIndex).collect(),
-            ..TaskGpus::new(vec![GpuIndex(3)], "LOCAL_RANK=3")
-        });
+        let mut known = TaskGpus::new(vec![GpuIndex(3)], "LOCAL_RANK=3");
+        known.seen = (0..8).map(GpuIndex).collect();
+        task.known = Some(known);
     }
     let task = placed(&plan, &task, &[]);
     assert_eq!(task.placement.gpus, [GpuIndex(3)]);
@@ -159,13 +142,11 @@ fn plan_of(words: &str, without_nics: bool) -> Plan {
 #[test]
 fn as_little_of_the_node_is_read_as_the_wish_needs() {
     // an admin may name a NIC by its interface
-    for (words, of_all, of_some) in [
-        ("closest", Scope::Placement, Scope::Selection),
-        ("spread", Scope::Cores, Scope::Cores),
-        ("bind=core", Scope::Cores, Scope::Cores),
-        ("omp=on", Scope::Cores, Scope::Cores),
-        ("spread,bind=core,omp=on", Scope::Cores, Scope::Cores),
-    ] {
+    for (words, of_all, of_some) in rows! {
+        "closest", Scope::Placement, Scope::Selection; "spread", Scope::Cores, Scope::Cores;
+        "bind=core", Scope::Cores, Scope::Cores; "omp=on", Scope::Cores, Scope::Cores;
+        "spread,bind=core,omp=on", Scope::Cores, Scope::Cores;
+    } {
         let scopes = [false, true].map(|without| plan_of(words, without).wish.scope());
         assert_eq!(scopes, [of_all, of_some], "{words}");
     }
@@ -174,12 +155,10 @@ fn as_little_of_the_node_is_read_as_the_wish_needs() {
 #[test]
 fn a_task_fails_for_what_it_lacks_where_a_strict_word_was_said_and_only_there() {
     // (words, without NICs, fails, lacks only what its node lacks)
-    for (words, without_nics, fails, is_of_node) in [
-        ("strict", true, true, false),
-        ("strict", false, false, false),
-        ("closest", true, false, true),
-        ("closest", false, false, false),
-    ] {
+    for (words, without_nics, fails, is_of_node) in rows! {
+        "strict", true, true, false; "strict", false, false, false; "closest", true, false, true;
+        "closest", false, false, false;
+    } {
         let plan = plan_of(words, without_nics);
         let task = placed(&plan, &task_of("0", "0-3"), &[]);
         let lacks = !task.placement.notes.shortfalls.is_empty();
@@ -222,16 +201,12 @@ fn a_step_that_is_only_observed_is_told_in_one_line_with_all_that_it_would_bind_
     // no word asks for NVSHMEM's beside these, and one value is the user's
     let (less, fewer) = (&["UCX_NET_DEVICES=mlx5_0:1"], "env: NVSHMEM_HCA_LIST");
     let nothing = ["bind: nothing", "env: nothing"];
-    for (words, variables, expected) in [
-        ("closest", &[][..], [pairs, NODE, nodes, names]),
-        (
-            "bind=none,env=none",
-            &[],
-            [pairs, NODE, nothing[0], nothing[1]],
-        ),
-        ("no-env=NCCL_*", less, [pairs, NODE, nodes, fewer]),
-        ("", &[], ["0 tasks: no gpu", NONE, nothing[0], nothing[1]]),
-    ] {
+    for (words, variables, expected) in rows! {
+        "closest", &[][..], [pairs, NODE, nodes, names];
+        "bind=none,env=none", &[], [pairs, NODE, nothing[0], nothing[1]];
+        "no-env=NCCL_*", less, [pairs, NODE, nodes, fewer];
+        "", &[], ["0 tasks: no gpu", NONE, nothing[0], nothing[1]];
+    } {
         let plan = match words {
             "" => &bare,
             words => &plan_of(words, false),
@@ -252,10 +227,7 @@ fn the_line_of_a_task_names_its_gpus_nics_cpus_and_memory_in_columns() {
         if !has_addresses {
             topology.gpus[1].address.domain = PciAddress::INVENTED;
         }
-        let step = Step {
-            total_tasks: 8,
-            ..Step::default()
-        };
+        let step = with! { Step { total_tasks: 8 } };
         let plan = planned(topology, Wish::default(), step, "");
         let mut task = placed(&plan, &task_of(gpus, list), &[]);
         if let Some(node) = mems {
@@ -287,9 +259,8 @@ fn on_roce_with_gids(gids: &[&str]) -> Result<String, String> {
         port.subnet = None;
     }
     let mut machine = synthesise(&model);
-    let paths = machine
-        .iter()
-        .filter_map(|(path, _)| path.strip_suffix("link_layer"));
+    let paths = machine.iter().map(|(path, _)| path);
+    let paths = paths.filter_map(|path| path.strip_suffix("link_layer"));
     let ports: Vec<String> = paths.map(str::to_string).collect();
     for (nth, port) in ports.iter().enumerate() {
         for (index, gid) in gids.iter().enumerate() {
@@ -320,13 +291,11 @@ fn a_task_is_not_held_to_its_nic_where_the_rails_networks_are_in_no_table_that_w
     // or its routes stand in a table of its own, as a VRF's do
     let v4 = "0000:0000:0000:0000:0000:ffff:0a00:0K01";
     let all = "mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1";
-    for (gids, expected) in [
-        (&[local, local][..], "mlx5_5:1"),
-        (&[local, local, empty], "mlx5_5:1"),
-        (&[local, link_local_v4], "mlx5_5:1"),
-        (&[local, local, v6], all),
-        (&[local, local, empty, v4], all),
-    ] {
+    for (gids, expected) in rows! {
+        &[local, local][..], "mlx5_5:1"; &[local, local, empty], "mlx5_5:1";
+        &[local, link_local_v4], "mlx5_5:1"; &[local, local, v6], all;
+        &[local, local, empty, v4], all;
+    } {
         let list = on_roce_with_gids(gids);
         assert_eq!(list.as_deref(), Ok(expected), "{gids:?}");
     }

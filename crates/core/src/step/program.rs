@@ -139,35 +139,25 @@ mod tests {
     fn a_word_by_which_a_program_binds_itself_is_found_where_it_is_run() {
         let vllm = "bash|-c|exec vllm serve model --numa_bind -tp 4";
         // each word behind a `|`
-        for (found, words) in [
-            ("numactl", "/usr/bin/numactl|-C|0|./train"),
-            ("hwloc-bind", "env|A=1|hwloc-bind|./train"),
-            ("taskset", "./select_gpu.sh|taskset|0x1|./train"),
-            ("numactl", "bash|-c|cd /x&&numactl -N 0 ./train"),
-            ("numactl", "sh|-ec|true\n(exec '/usr/bin/numactl' -N 0 ./a)"),
-            ("numactl", "bash|-c|-l|numactl ./train"),
-            ("--numa-bind", "vllm|serve|--numa-bind|--numa-bind-nodes|0"),
-            ("--numa-bind", vllm),
-            (
-                "--numa-bind",
-                "ranks.conf|0 vllm serve --numa-bind\n1 ./a\n",
-            ),
-            (
-                "--bind_cores_to_rank",
-                "deepspeed|--bind_cores_to_rank|a.py",
-            ),
-            ("--numa-node", "sglang|serve|--numa-node|0|1"),
-            ("--numa-node", "sglang|serve|--numa-node=1"),
-            ("", "./train|--log=/tmp/numactl"),
-            ("", "./train|mynumactl|numactl.log"),
+        for (found, words) in rows! {
+            "numactl", "/usr/bin/numactl|-C|0|./train"; "hwloc-bind", "env|A=1|hwloc-bind|./train";
+            "taskset", "./select_gpu.sh|taskset|0x1|./train";
+            "numactl", "bash|-c|cd /x&&numactl -N 0 ./train";
+            "numactl", "sh|-ec|true\n(exec '/usr/bin/numactl' -N 0 ./a)";
+            "numactl", "bash|-c|-l|numactl ./train";
+            "--numa-bind", "vllm|serve|--numa-bind|--numa-bind-nodes|0";
+            "--numa-bind", vllm;
+            "--numa-bind", "ranks.conf|0 vllm serve --numa-bind\n1 ./a\n";
+            "--bind_cores_to_rank", "deepspeed|--bind_cores_to_rank|a.py";
+            "--numa-node", "sglang|serve|--numa-node|0|1";
+            "--numa-node", "sglang|serve|--numa-node=1"; "", "./train|--log=/tmp/numactl";
+            "", "./train|mynumactl|numactl.log";
             // a text of another's, or a file of ranks, which is read line by line
-            ("", "./ask|how does numactl bind?"),
-            ("", "ranks.conf|# 0 numactl\n0 ./train numactl\n"),
-            ("", "vllm|serve|--no-numa-bind"),
-            ("", "torchrun|--numa-binding=node"),
-            ("", "trtllm-serve|model"),
-            ("", ""),
-        ] {
+            "", "./ask|how does numactl bind?";
+            "", "ranks.conf|# 0 numactl\n0 ./train numactl\n";
+            "", "vllm|serve|--no-numa-bind"; "", "torchrun|--numa-binding=node";
+            "", "trtllm-serve|model"; "", "";
+        } {
             let bound = binder(&known(words.split('|')), |_| None);
             assert_eq!(bound.unwrap_or_default(), found, "{words}");
         }
@@ -175,14 +165,10 @@ mod tests {
 
     #[test]
     fn sglangs_switch_counts_unless_it_binds_nothing() {
-        for (crash, auto, expected) in [
-            (Some("1"), None, true),
-            (Some("True"), Some("yes"), true),
-            (None, None, false),
-            (Some("0"), None, false),
-            (Some(""), None, false),
-            (Some("1"), Some("False"), false),
-        ] {
+        for (crash, auto, expected) in rows! {
+            Some("1"), None, true; Some("True"), Some("yes"), true; None, None, false;
+            Some("0"), None, false; Some(""), None, false; Some("1"), Some("False"), false;
+        } {
             let value = |name: &str| match name {
                 "SGLANG_CRASH_ON_NUMA_BIND_FAILURE" => crash.map(str::to_string),
                 "SGLANG_AUTO_NUMA_BIND" => auto.map(str::to_string),

@@ -48,19 +48,15 @@ mod tests {
 
     #[test]
     fn the_rule_for_gpus_is_found_among_those_for_other_devices() {
-        for (bind, text, is_later) in [
-            ("gpu:per_task:1", "per_task:1", false),
-            ("gres/gpu:per_task:1", "per_task:1", true),
-            (
-                "gres/tmp:per_task:10+gres/gpu:per_task:1",
-                "per_task:1",
-                true,
-            ),
-            ("gres/gpu:map:0,1+gres/nic:closest", "map:0,1", true),
-            ("gpu:map_gpu:0,1;nic:closest", "map_gpu:0,1", false),
-            ("gres/gpu:verbose,mask:0x3,0xc", "mask:0x3,0xc", true),
-            ("gpu:closest", "closest", false),
-        ] {
+        for (bind, text, is_later) in rows! {
+            "gpu:per_task:1", "per_task:1", false;
+            "gres/gpu:per_task:1", "per_task:1", true;
+            "gres/tmp:per_task:10+gres/gpu:per_task:1", "per_task:1", true;
+            "gres/gpu:map:0,1+gres/nic:closest", "map:0,1", true;
+            "gpu:map_gpu:0,1;nic:closest", "map_gpu:0,1", false;
+            "gres/gpu:verbose,mask:0x3,0xc", "mask:0x3,0xc", true;
+            "gpu:closest", "closest", false;
+        } {
             let rule = of_gpus(bind).unwrap();
             let found = (rule.device, rule.text, rule.is_later);
             assert_eq!(found, ("gpu", text, is_later), "{bind}");

@@ -148,23 +148,14 @@ mod tests {
         nic.ports = vec![port];
         let unknown = nic.clone();
         nic.ports[0].subnet = Some("fe80:0000:0000:00a1".parse().unwrap());
-        nic.ports[0].networks = ["10.1.2.0/24", "192.168.7.0/24"]
-            .map(|text| text.parse().unwrap())
-            .into();
-        for (word, expected) in [
-            ("fe80:0000:0000:00a1", true),
-            ("fe80:0:0:A1", true),
-            ("0xfe800000000000a1", true),
-            ("fe80:0000:0000:0000", false),
-            ("0xfe80", false),
-            ("10.1.2.0/24", true),
-            ("10.1.0.0/16", true),
-            ("10.1.99.99/16", true),
-            ("192.168.7.0/24", true),
-            ("10.1.2.0/25", false),
-            ("10.2.0.0/16", false),
-            ("0.0.0.0/0", true),
-        ] {
+        let networks = ["10.1.2.0/24", "192.168.7.0/24"].map(|text| text.parse().unwrap());
+        nic.ports[0].networks = networks.into();
+        for (word, expected) in rows! {
+            "fe80:0000:0000:00a1", true; "fe80:0:0:A1", true; "0xfe800000000000a1", true;
+            "fe80:0000:0000:0000", false; "0xfe80", false; "10.1.2.0/24", true; "10.1.0.0/16", true;
+            "10.1.99.99/16", true; "192.168.7.0/24", true; "10.1.2.0/25", false;
+            "10.2.0.0/16", false; "0.0.0.0/0", true;
+        } {
             assert_eq!(matches(word, &nic), expected, "`{word}`");
             assert!(!matches(word, &unknown), "`{word}`");
         }

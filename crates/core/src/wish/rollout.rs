@@ -84,17 +84,11 @@ mod tests {
     use super::*;
 
     fn share(percent: u8) -> Rollout {
-        Rollout {
-            percent,
-            ..Rollout::default()
-        }
+        with! { Rollout { percent } }
     }
 
     fn observing(percent: u8) -> Rollout {
-        Rollout {
-            observes_others: true,
-            ..share(percent)
-        }
+        with! { Rollout { observes_others: true } ..share(percent) }
     }
 
     #[test]
@@ -115,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_jobs_is_that_share_of_any_hundred_that_follow_each_other() {
+    fn a_share_is_that_share_of_any_jobs_in_a_row_and_keeps_its_jobs_as_it_grows() {
         for first in [1, 4_711, 67_000_000] {
             for percent in [1, 10, 50, 90] {
                 let jobs = (first..first + 1000).filter(|job| share(percent).has(*job));
@@ -125,10 +119,7 @@ mod tests {
             }
         }
         assert!((1..10_000).all(|job| share(100).has(job) && !share(0).has(job)));
-    }
-
-    #[test]
-    fn a_job_that_is_in_a_share_stays_in_it_as_it_grows() {
+        // a job that is in a share stays in it as it grows
         for job in 1..2000 {
             let mut percents = (0..=100).skip_while(|percent| !share(*percent).has(job));
             assert!(percents.all(|percent| share(percent).has(job)), "job {job}");
@@ -139,14 +130,9 @@ mod tests {
     #[test]
     fn the_share_is_the_documented_formula() {
         // echo $(( (ID * 2654435761 % 4294967296) * 100 / 4294967296 ))
-        for (job, expected) in [
-            (1u32, 61),
-            (2, 23),
-            (3, 85),
-            (100, 80),
-            (1234, 65),
-            (67_043_327, 67),
-        ] {
+        for (job, expected) in rows! {
+            1u32, 61; 2, 23; 3, 85; 100, 80; 1234, 65; 67_043_327, 67;
+        } {
             let by_hand = (u64::from(job) * 2_654_435_761 % 4_294_967_296) * 100 / 4_294_967_296;
             assert_eq!(u64::from(hash(job)), by_hand, "job {job}");
             assert_eq!(hash(job), expected, "job {job}");

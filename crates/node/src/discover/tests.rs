@@ -16,17 +16,15 @@ use nic_placement_core::policy::{self, Pattern};
 use nic_placement_core::wish::Wish;
 use nic_placement_topology::file::MAX_NUMA_NODES;
 use nic_placement_topology::{
-    Arch, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode,
+    Arch, CpuSet, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, NumaNode,
     PathType, PciAddress, PciFunction, PciParent, PcieLink, Port, PortState, Processor, Pu, X86,
 };
 use proptest::prelude::*;
 
-const SCOPES: [Scope; 4] = [
-    Scope::Placement,
-    Scope::Selection,
-    Scope::Cores,
-    Scope::Full,
-];
+const SCOPES: [Scope; 4] = {
+    use Scope::*;
+    [Placement, Selection, Cores, Full]
+};
 
 fn h100() -> Topology {
     crate::platform::model("dgx-h100").unwrap()
@@ -108,19 +106,17 @@ fn a_machines_name_is_one_plain_line_whatever_its_firmware_says() {
 #[test]
 fn cores_are_read_once_for_all_their_threads_and_no_others_are_made_up() {
     let mut tree = Manifest::default();
-    for (id, package, core, list) in [
-        (0, 0, 0, Some("0,2")),
+    for (id, package, core, list) in rows! {
+        0, 0, 0, Some("0,2");
         // of the second thread nothing is read
-        (2, 0, 9, Some("2")),
+        2, 0, 9, Some("2");
         // an older kernel, or a captured tree without the lists
-        (1, 0, 1, None),
-        (3, 0, 1, None),
+        1, 0, 1, None; 3, 0, 1, None;
         // text that is no list
-        (4, 0, 2, Some("four")),
+        4, 0, 2, Some("four");
         // the kernel does not know their package
-        (5, -1, 8, None),
-        (6, -1, 8, None),
-    ] {
+        5, -1, 8, None; 6, -1, 8, None;
+    } {
         let at = format!("sys/devices/system/cpu/cpu{id}/topology");
         let list = list.map(|list| format!("{at}/thread_siblings_list={list}"));
         let [package, core] = [("physical_package_id", package), ("core_id", core)]
@@ -201,10 +197,8 @@ fn of_numa_nodes_distances_and_devices_no_more_are_kept_than_a_topology_file_can
 fn a_machine_without_gpus_nics_or_anything_is_a_fact() {
     let (topology, diagnostics) = read(Manifest::default(), Scope::Full);
     assert_eq!(diagnostics, []);
-    assert_eq!(
-        topology,
-        Topology::empty("this node", Provenance::ThisSystem)
-    );
+    let found = topology;
+    assert_eq!(found, Topology::empty("this node", Provenance::ThisSystem));
 }
 
 /// The DGX H100 with some files changed (`PATH=TEXT`, `PATH -> TARGET`) or taken away (`PATH`).
@@ -213,13 +207,11 @@ fn spoiled(changes: &[String]) -> (Topology, Vec<String>) {
     for change in changes {
         let path = change.split(['=', ' ']).next().unwrap();
         let below = format!("{path}/");
-        spoiled
-            .entries
-            .retain(|known, _| known != path && !known.starts_with(&below));
-        add(
-            &mut spoiled,
-            [change].into_iter().filter(|change| *change != path),
-        );
+        let entries = &mut spoiled.entries;
+        entries.retain(|known, _| known != path && !known.starts_with(&below));
+        if change != path {
+            add(&mut spoiled, [change]);
+        }
     }
     let (topology, diagnostics) = read(spoiled, Scope::Placement);
     (topology, texts(diagnostics))
@@ -228,14 +220,11 @@ fn spoiled(changes: &[String]) -> (Topology, Vec<String>) {
 #[test]
 fn odd_files_cost_what_they_describe_and_nothing_else() {
     let node = "sys/devices/system/node/node1";
-    for (change, start) in [
-        (format!("{node}/cpulist=0-"), "cpulist`: `0-` is not a set"),
-        (format!("{node}/distance=21"), "distance`: 1 distances for"),
-        (
-            "sys/bus/pci/devices/0000:1b:00.0".into(),
-            "00.0`: no such PCI function",
-        ),
-    ] {
+    for (change, start) in rows! {
+        format!("{node}/cpulist=0-"), "cpulist`: `0-` is not a set";
+        format!("{node}/distance=21"), "distance`: 1 distances for";
+        "sys/bus/pci/devices/0000:1b:00.0".into(), "00.0`: no such PCI function";
+    } {
         let (topology, diagnostics) = spoiled(std::slice::from_ref(&change));
         let [told] = &diagnostics[..] else {
             panic!("{diagnostics:?}")
@@ -254,22 +243,17 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
     assert!(lost.address.is_none() && lost.ports.is_empty());
 
     let port = format!("{MLX5_0}/infiniband/mlx5_0/ports/1");
-    for (file, rate) in [
-        ("rate=4x the usual", None),
-        ("rate=-1 Gb/sec", None),
-        ("rate=99999999999999999999999 Gb/sec", None),
-        ("rate", None),
-        ("rate=0 Gb/sec (4X)", Some(0)),
-        ("rate=2.5 Gb/sec (1X SDR)", Some(2_500)),
-    ] {
+    for (file, rate) in rows! {
+        "rate=4x the usual", None; "rate=-1 Gb/sec", None;
+        "rate=99999999999999999999999 Gb/sec", None; "rate", None; "rate=0 Gb/sec (4X)", Some(0);
+        "rate=2.5 Gb/sec (1X SDR)", Some(2_500);
+    } {
         let (topology, _) = spoiled(&[format!("{port}/{file}")]);
         assert_eq!(nic(&topology, "mlx5_0").ports[0].rate_mbps, rate, "{file}");
     }
-    for (text, state) in [
-        ("", PortState::Unknown),
-        ("5: ACTIVE_DEFER", PortState::Unknown),
-        ("2: INIT", PortState::Init),
-    ] {
+    for (text, state) in rows! {
+        "", PortState::Unknown; "5: ACTIVE_DEFER", PortState::Unknown; "2: INIT", PortState::Init;
+    } {
         let (topology, _) = spoiled(&[format!("{port}/state={text}")]);
         assert_eq!(nic(&topology, "mlx5_0").ports[0].state, state, "`{text}`");
     }
@@ -291,24 +275,41 @@ fn a_name_that_would_change_a_librarys_list_is_left_out() {
     }
 }
 
+fn numa_node(os_index: u32, cpus: CpuSet, distances: Vec<u32>, package: Option<u32>) -> NumaNode {
+    NumaNode {
+        os_index,
+        cpus,
+        distances,
+        package,
+    }
+}
+
+fn pu(os_index: u32, package: u32, core: u32) -> Pu {
+    Pu {
+        os_index,
+        package,
+        core,
+    }
+}
+
+/// A link that is as fast as it can be.
+fn pcie_link(rate: &str) -> PcieLink {
+    let rate = Some(rate.parse().unwrap());
+    PcieLink {
+        current: rate,
+        max: rate,
+    }
+}
+
 /// A node of two GPUs with a NIC each, and `functions` of one ConnectX-7 of this subsystem.
 fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topology {
     let mut topology = Topology::empty("hgx", Provenance::ThisSystem);
     let mut insert = |bus: u8, function: u8, class: u32, ids: (u16, u16), subsystem| {
-        let address = PciAddress {
-            domain: 0,
-            bus,
-            device: 0,
-            function,
-        };
-        topology.pci.insert(PciFunction {
-            class: Some(class),
-            vendor: Some(ids.0),
-            device: Some(ids.1),
-            subsystem,
-            numa_node: Some(0),
-            ..PciFunction::new(address, PciParent::Host(HostBridge { domain: 0, bus }))
-        });
+        let address: PciAddress = format!("{bus:02x}:00.{function}").parse().unwrap();
+        topology.pci.insert(with! { PciFunction {
+            class: Some(class), vendor: Some(ids.0), device: Some(ids.1), subsystem,
+            numa_node: Some(0)
+        } ..PciFunction::new(address, PciParent::Host(HostBridge { domain: 0, bus })) });
         address
     };
     let ids = match fabric {
@@ -317,11 +318,9 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topo
     };
     let nic = |address: PciAddress, name: String, kind: NicKind| {
         let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
-        Nic {
-            address: Some(address),
-            ports: vec![port],
-            ..Nic::new(name.parse().unwrap(), kind)
-        }
+        with! { Nic {
+            address: Some(address), ports: vec![port]
+        } ..Nic::new(name.parse().unwrap(), kind) }
     };
     let (mut gpus, mut nics) = (Vec::new(), Vec::new());
     for gpu in 0..2 {
@@ -335,12 +334,8 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: (u16, u16)) -> Topo
         nics.push(nic(address, format!("mlx5_{function}"), NicKind::Verbs));
     }
     (topology.gpus, topology.nics) = (gpus, nics);
-    topology.numa_nodes.push(NumaNode {
-        os_index: 0,
-        cpus: (0..8).collect(),
-        distances: vec![10],
-        package: None,
-    });
+    let node = numa_node(0, (0..8).collect(), vec![10], None);
+    topology.numa_nodes.push(node);
     topology.sort();
     topology
 }
@@ -404,16 +399,13 @@ fn the_kernels_words_for_a_processor_are_read_and_written() {
         family: 6,
         model: 0x8f,
     };
-    for (text, expected) in [
-        (
-            "cpu:type:x86,ven0000fam0006mod008F:feature:",
-            known(Arch::X86, Some(intel)),
-        ),
-        ("cpu:type:aarch64:feature:", known(Arch::Arm, None)),
-        ("cpu:type:ppc64le:feature:", known(Arch::Power, None)),
-        ("cpu:type:s390:feature:", None),
-        ("x86", None),
-    ] {
+    for (text, expected) in rows! {
+        "cpu:type:x86,ven0000fam0006mod008F:feature:", known(Arch::X86, Some(intel));
+        "cpu:type:aarch64:feature:", known(Arch::Arm, None);
+        "cpu:type:ppc64le:feature:", known(Arch::Power, None);
+        "cpu:type:s390:feature:", None;
+        "x86", None;
+    } {
         let found = Processor::from_modalias(&format!("{text},0000,0001"));
         assert_eq!(found, expected, "{text}");
         if let Some(processor) = found {

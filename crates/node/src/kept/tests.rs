@@ -21,11 +21,8 @@ fn shown(machine: &str) -> Manifest {
     let mut manifest = synthesise(&model);
     insert(&mut manifest, BOOT_ID, BOOT);
     for netdev in model.nics.iter().flat_map(|nic| &nic.netdevs) {
-        insert(
-            &mut manifest,
-            &format!("sys/class/net/{netdev}/operstate"),
-            "up",
-        );
+        let operstate = format!("sys/class/net/{netdev}/operstate");
+        insert(&mut manifest, &operstate, "up");
     }
     manifest
 }
@@ -112,21 +109,14 @@ fn a_device_that_came_went_or_is_another_is_told_by_the_registered_ones() {
     let manifest = shown("dgx-h100");
     let node = made(&manifest);
     let (nics, gpus) = ("sys/class/infiniband", "proc/driver/nvidia/gpus");
-    for (folder, from, to, end) in [
-        (nics, "mlx5_3:0 ", "", "/mlx5_3` is new"),
-        (nics, "mlx5_3:0", "mlx5_3", "/mlx5_3` is new"),
-        (nics, "mlx5_3:0", "mlx5_3:0 mlx5_39:7", "/mlx5_39` is gone"),
-        (nics, "mlx5_3:0", "mlx5_3:7", "/mlx5_3` is not what it was"),
-        (
-            gpus,
-            "0000:1b:00.0:0",
-            "0000:1b:00.0:7",
-            "/0000:1b:00.0` is not what it was",
-        ),
+    for (folder, from, to, end) in rows! {
+        nics, "mlx5_3:0 ", "", "/mlx5_3` is new"; nics, "mlx5_3:0", "mlx5_3", "/mlx5_3` is new";
+        nics, "mlx5_3:0", "mlx5_3:0 mlx5_39:7", "/mlx5_39` is gone";
+        nics, "mlx5_3:0", "mlx5_3:7", "/mlx5_3` is not what it was";
+        gpus, "0000:1b:00.0:0", "0000:1b:00.0:7", "/0000:1b:00.0` is not what it was";
         // the folder as a whole is not, or was not registered
-        (gpus, "", "", "/0000:1b:00.0` is new"),
-        ("sys/class/cxi", "", "cxi0:1", "/cxi0` is gone"),
-    ] {
+        gpus, "", "", "/0000:1b:00.0` is new"; "sys/class/cxi", "", "cxi0:1", "/cxi0` is gone";
+    } {
         let mut node = node.clone();
         let entries = node.registered.remove(folder).unwrap_or_default();
         assert!(entries.contains(from), "{entries}");
@@ -145,11 +135,8 @@ fn a_device_that_came_went_or_is_another_is_told_by_the_registered_ones() {
 /// A node whose NICs are RoCE.
 fn roce() -> (Manifest, NodeFile, String, String) {
     let has_roce = |name: &&str| {
-        platform::model(name)
-            .unwrap()
-            .nics
-            .iter()
-            .any(|nic| interface_of(nic).is_some())
+        let nics = platform::model(name).unwrap().nics;
+        nics.iter().any(|nic| interface_of(nic).is_some())
     };
     let manifest = shown(platform::names().find(has_roce).unwrap());
     let node = made(&manifest);
@@ -174,13 +161,10 @@ fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
         let mut nics = kept.topology.nics.iter();
         nics.find(|nic| nic.name == *name).unwrap().ports[0].state
     };
-    for (now, expected) in [
-        ("down", PortState::Down),
-        ("lowerlayerdown", PortState::Down),
-        ("unknown", PortState::Active),
-        ("dormant", PortState::Active),
-        ("up", PortState::Active),
-    ] {
+    for (now, expected) in rows! {
+        "down", PortState::Down; "lowerlayerdown", PortState::Down; "unknown", PortState::Active;
+        "dormant", PortState::Active; "up", PortState::Active;
+    } {
         insert(&mut manifest, &operstate, now);
         let kept = settled(&manifest, node.clone(), 100).unwrap();
         assert_eq!(state(&kept), expected, "{now}");
@@ -188,12 +172,8 @@ fn a_link_that_was_lost_is_seen_and_one_that_came_up_has_the_node_read() {
             .diagnostics
             .iter()
             .any(|told| told.to_string().contains(&name));
-        assert_eq!(
-            told,
-            expected == PortState::Down,
-            "{now}: {:?}",
-            kept.diagnostics
-        );
+        let wanted = expected == PortState::Down;
+        assert_eq!(told, wanted, "{now}: {:?}", kept.diagnostics);
     }
     node.links.insert(interface.clone(), "down".to_string());
     let mut nics = node.topology.nics.iter_mut();
@@ -240,11 +220,8 @@ fn a_damaged_file_is_refused_with_its_fault() {
         refused(&changed, damaged);
     }
     refused(&[&bytes[..], b"\0"].concat(), damaged);
-    for other in [
-        "",
-        "nic-placement node",
-        r#"{"format": "nic-placement node", "version": 2}"#,
-    ] {
+    let json = r#"{"format": "nic-placement node", "version": 2}"#;
+    for other in ["", "nic-placement node", json] {
         refused(other.as_bytes(), "it is no node file");
     }
     for (version, shown) in [("99.1.0-7", "99.1.0-7"), ("1\u{1b}[2J", "1"), ("", "")] {

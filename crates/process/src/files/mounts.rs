@@ -162,17 +162,12 @@ mod tests {
     #[test]
     fn a_path_is_on_the_nearest_mount_above_it() {
         let mounts = mounts(&NODE);
-        for (path, expected) in [
-            ("/", Kind::Local),
-            ("/etc/passwd", Kind::Local),
-            ("/homes", Kind::Local),
-            ("/home", Kind::Automount),
-            ("/home/bob", Kind::Automount),
-            ("/home/alice", Kind::Remote),
-            ("/home/alice/x/y", Kind::Remote),
-            ("/home/alice/my data", Kind::Fuse),
-            ("/home/alice/my data/x", Kind::Fuse),
-        ] {
+        for (path, expected) in rows! {
+            "/", Kind::Local; "/etc/passwd", Kind::Local; "/homes", Kind::Local;
+            "/home", Kind::Automount; "/home/bob", Kind::Automount; "/home/alice", Kind::Remote;
+            "/home/alice/x/y", Kind::Remote; "/home/alice/my data", Kind::Fuse;
+            "/home/alice/my data/x", Kind::Fuse;
+        } {
             assert_eq!(mounts.kind(path), expected, "{path}");
         }
         assert!(!mounts.are_local() && Mounts::new(NODE[0]).are_local());
@@ -203,12 +198,9 @@ mod tests {
 
     #[test]
     fn what_lies_on_another_file_system_is_reached_through_that_one() {
-        for (above, expected) in [
-            ("nfs", Kind::Remote),
-            ("autofs", Kind::Remote),
-            ("fuse", Kind::Fuse),
-            ("xfs", Kind::Local),
-        ] {
+        for (above, expected) in rows! {
+            "nfs", Kind::Remote; "autofs", Kind::Remote; "fuse", Kind::Fuse; "xfs", Kind::Local;
+        } {
             let outer = format!("2 1 0:40 / /home rw - {above} x rw");
             let mounts = mounts(&[NODE[0], &outer, "3 2 8:2 / /home/a rw - xfs /dev/sdb rw"]);
             assert_eq!(mounts.kind("/home/a/f"), expected, "{above}");

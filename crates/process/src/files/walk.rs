@@ -167,12 +167,10 @@ mod tests {
     fn a_file_of_this_node_is_left_to_its_reader_whatever_else_is_mounted() {
         let mut there = node(&[ROOT, NFS, FUSE], &[("/home/a/f", "")]);
         // a directory is no file
-        for (path, end) in [
-            ("/home/a/f", local("/home/a/f")),
-            ("/home/a/none", End::Nothing),
-            ("/home/a/f/none", End::Nothing),
-            ("/home/a", End::Nothing),
-        ] {
+        for (path, end) in rows! {
+            "/home/a/f", local("/home/a/f"); "/home/a/none", End::Nothing;
+            "/home/a/f/none", End::Nothing; "/home/a", End::Nothing;
+        } {
             assert_eq!(walk(path, &mut there), end, "{path}");
         }
         assert!(there.asked.is_empty());
@@ -183,14 +181,11 @@ mod tests {
 
     #[test]
     fn no_process_asks_fuse_also_behind_a_link_and_a_way_back() {
-        let files: &[(&str, &str)] = &[
-            ("/home", "/fuse/home"),
-            ("/u/l", "../fuse/f"),
-            ("/fuse/f", ""),
-            ("/nfs/l", "/u/../fuse/x"),
-        ];
+        const FILES: [(&str, &str); 4] = rows! {
+            "/home", "/fuse/home"; "/u/l", "../fuse/f"; "/fuse/f", ""; "/nfs/l", "/u/../fuse/x";
+        };
         for path in ["/fuse/f", "/home/a/f", "/u/l", "/u/./../fuse/f", "/nfs/l"] {
-            let mut there = node(&[ROOT, NFS, FUSE], files);
+            let mut there = node(&[ROOT, NFS, FUSE], &FILES);
             assert_eq!(walk(path, &mut there), End::Unanswered(ON_FUSE), "{path}");
             let by_nfs = there.asked.iter().all(|asked| asked.starts_with("/nfs/"));
             assert!(by_nfs, "{path}: {:?}", there.asked);
@@ -199,14 +194,10 @@ mod tests {
 
     #[test]
     fn another_machine_is_asked_by_another_process_and_may_say_nothing() {
-        let files: &[(&str, &str)] = &[
-            ("/home", "nfs"),
-            ("/nfs/a/f", ""),
-            ("/nfs/a/l", "f"),
-            ("/nfs/a/out", "/etc/f"),
-            ("/etc/f", ""),
-        ];
-        let mut there = node(&[ROOT, NFS], files);
+        const FILES: [(&str, &str); 5] = rows! {
+            "/home", "nfs"; "/nfs/a/f", ""; "/nfs/a/l", "f"; "/nfs/a/out", "/etc/f"; "/etc/f", "";
+        };
+        let mut there = node(&[ROOT, NFS], &FILES);
         assert_eq!(walk("/home/a/f", &mut there), remote("/nfs/a/f"));
         assert_eq!(there.asked, ["/nfs/a", "/nfs/a/f"]);
         assert_eq!(walk("/nfs/a/l", &mut there), remote("/nfs/a/f"));
@@ -214,18 +205,18 @@ mod tests {
         assert_eq!(walk("/nfs/b/f", &mut there), End::Nothing);
         there.is_deaf = true;
         assert_eq!(walk("/nfs/a/f", &mut there), End::Unanswered("deaf"));
+        // a circle of links leads nowhere
+        let mut circle = node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")]);
+        assert_eq!(walk("/a", &mut circle), End::Nothing);
     }
 
     #[test]
     fn a_mount_that_automount_brings_is_looked_at_anew() {
         let by_nfs = "3 2 0:41 / /home/a rw - nfs server:/a rw";
-        for (later, expected) in [
-            (by_nfs, remote("/home/a/f")),
-            (
-                "3 2 0:41 / /home/a rw - fuse.x x rw",
-                End::Unanswered(ON_FUSE),
-            ),
-        ] {
+        for (later, expected) in rows! {
+            by_nfs, remote("/home/a/f");
+            "3 2 0:41 / /home/a rw - fuse.x x rw", End::Unanswered(ON_FUSE);
+        } {
             let files: &[(&str, &str)] = &[("/home/a/f", "")];
             let mut there = node(AUTOFS, files);
             there.later = Some(later);
@@ -235,11 +226,5 @@ mod tests {
         let mut deaf = node(AUTOFS, &[]);
         deaf.is_deaf = true;
         assert_eq!(walk("/home/a/f", &mut deaf), End::Unanswered("deaf"));
-    }
-
-    #[test]
-    fn a_circle_of_links_leads_nowhere() {
-        let mut circle = node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")]);
-        assert_eq!(walk("/a", &mut circle), End::Nothing);
     }
 }

@@ -51,16 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ordinary_line_is_passed_on_as_it_is() {
+    fn an_ordinary_line_is_passed_on_and_nothing_ends_it_moves_a_cursor_or_turns_the_direction() {
         let text = "GPU 0: `mlx5_0:1`; 400 Gb/s — für alle";
         assert!(matches!(one_line(text), Cow::Borrowed(same) if same == text));
-    }
-
-    #[test]
-    fn nothing_ends_a_line_moves_a_cursor_or_turns_the_direction() {
-        let controls = (0..0xa0)
-            .filter_map(char::from_u32)
-            .filter(|c| c.is_control());
+        let controls = ('\0'..'\u{a0}').filter(|c| c.is_control());
         let others = "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         let all: Vec<char> = controls.chain(others.chars()).collect();
         assert_eq!(all.len(), 32 + 33 + 9, "C0, DEL and C1, and nine more");
@@ -78,13 +72,9 @@ mod tests {
     fn a_long_line_is_cut_at_a_character_and_says_how_long_it_was() {
         let just = "x".repeat(MAX_BYTES);
         assert_eq!(one_line(&just), just.as_str());
-        for (piece, escaped) in [
-            ("x", 1),
-            ("é", 2),
-            ("\u{1b}", 6),
-            ("\u{202e}", 8),
-            ("a\né", 5),
-        ] {
+        for (piece, escaped) in rows! {
+            "x", 1; "é", 2; "\u{1b}", 6; "\u{202e}", 8; "a\né", 5;
+        } {
             for count in [1, 1366, 4096, 4097, 1 << 20] {
                 let text = piece.repeat(count);
                 let line = one_line(&text);

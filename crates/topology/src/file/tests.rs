@@ -53,6 +53,14 @@ fn a_file_is_read_and_written_back_byte_for_byte() {
     assert_eq!(read(&to_json(&empty)).unwrap(), empty);
 }
 
+fn pu(os_index: u32, package: u32, core: u32) -> Pu {
+    Pu {
+        os_index,
+        package,
+        core,
+    }
+}
+
 #[test]
 fn cores_in_a_row_that_differ_by_a_number_take_one_line() {
     // each core and its CPUs, and the lines
@@ -70,33 +78,19 @@ fn cores_in_a_row_that_differ_by_a_number_take_one_line() {
         let mut topology = Topology::empty("x", Provenance::File(String::new()));
         for (core, pus) in cores.split(' ').map(|core| core.split_once(':').unwrap()) {
             let core = core.parse().unwrap();
-            let pu = |os_index| Pu {
-                os_index,
-                package: 0,
-                core,
-            };
-            topology
-                .pus
-                .extend(Bitmap::from_list(pus).unwrap().iter().map(pu));
+            let pus = Bitmap::from_list(pus).unwrap();
+            topology.pus.extend(pus.iter().map(|cpu| pu(cpu, 0, core)));
         }
         let json = to_json(&topology);
         let lines = json
             .lines()
-            .filter_map(|line| line.trim().strip_prefix(r#"{"package": 0, "#));
-        let lines: Vec<&str> = lines
-            .map(|line| line.trim_end_matches([',', '}']))
-            .collect();
-        assert_eq!(lines.join(" | "), expected);
+            .map(|line| line.trim().trim_end_matches([',', '}']));
+        let lines = lines.filter_map(|line| line.strip_prefix(r#"{"package": 0, "#));
+        assert_eq!(lines.collect::<Vec<_>>().join(" | "), expected);
     }
     // a core of the largest number before another package's (found by the fuzzer)
     let mut topology = Topology::empty("x", Provenance::File(String::new()));
-    topology.pus = [(0, 0, u32::MAX), (1, 1, 0)]
-        .map(|(os_index, package, core)| Pu {
-            os_index,
-            package,
-            core,
-        })
-        .into();
+    topology.pus = vec![pu(0, 0, u32::MAX), pu(1, 1, 0)];
     assert!(to_json(&topology).contains(r#"{"package": 0, "core": 4294967295, "pus": "0"}"#));
 }
 
@@ -136,24 +130,17 @@ fn a_file_written_by_hand_is_read_whatever_its_order_and_spelling() {
 fn the_package_of_a_numa_node_is_written_where_its_cores_do_not_tell_it() {
     // an older file, and the three that `pus` do not tell
     let (second, third) = (r#""cpus": "2-3","#, "[40, 40, 10]");
-    for (from, to, packages) in [
-        ("", "", [Some(0), Some(1)]),
-        (
-            second,
-            r#""cpus": "2-3", "package": 1,"#,
-            [Some(0), Some(1)],
-        ),
-        (second, r#""cpus": "2-3", "package": -1,"#, [Some(0), None]),
-        (third, r#"[40, 40, 10], "package": 7"#, [Some(0), Some(1)]),
-    ] {
+    for (from, to, packages) in rows! {
+        "", "", [Some(0), Some(1)];
+        second, r#""cpus": "2-3", "package": 1,"#, [Some(0), Some(1)];
+        second, r#""cpus": "2-3", "package": -1,"#, [Some(0), None];
+        third, r#"[40, 40, 10], "package": 7"#, [Some(0), Some(1)];
+    } {
         let topology = read(&SAMPLE.replace(from, to)).unwrap();
         let written = to_json(&topology);
         for topology in [&topology, &read(&written).unwrap()] {
-            let found: Vec<_> = topology
-                .numa_nodes
-                .iter()
-                .map(|node| node.package)
-                .collect();
+            let nodes = topology.numa_nodes.iter();
+            let found: Vec<_> = nodes.map(|node| node.package).collect();
             assert_eq!(found[..2], packages, "{to}");
             assert!(from != third || found[2] == Some(7), "{to}");
         }
@@ -168,39 +155,30 @@ fn a_functions_line_has_each_field_once_and_no_other() {
         let text = with_list("pci", 1, |_| serde_json::to_string(line).unwrap());
         read(&text).map(|topology| topology.pci.iter().next().cloned().unwrap())
     };
-    for (more, start) in [
-        ("; color red", "`color` is no field of"),
-        ("; class 0x020700; class 0x020700", "`class` stands twice"),
-        (
-            "; link 8.0 GT/s x1; link.max 8.0 GT/s x1",
-            "`link.max` stands twice",
-        ),
-        ("; vfs 1; vfs 1", "`vfs` stands twice"),
-        ("; numa_node -1", "`numa_node`: `-1` is no number"),
-        (";", "`` is no field of"),
-        ("; class", "found ``, expected a class of"),
-        ("; link 8.0 GT/s", "found `8.0 GT/s`, expected speed and"),
-    ] {
+    for (more, start) in rows! {
+        "; color red", "`color` is no field of";
+        "; class 0x020700; class 0x020700", "`class` stands twice";
+        "; link 8.0 GT/s x1; link.max 8.0 GT/s x1", "`link.max` stands twice";
+        "; vfs 1; vfs 1", "`vfs` stands twice";
+        "; numa_node -1", "`numa_node`: `-1` is no number";
+        ";", "`` is no field of";
+        "; class", "found ``, expected a class of";
+        "; link 8.0 GT/s", "found `8.0 GT/s`, expected speed and";
+    } {
         let line = format!("0000:01:00.0 below pci0000:00{more}");
         let message = read(&line).unwrap_err().to_string();
         let (_, message) = message.split_once(": ").unwrap();
         assert!(message.starts_with(start), "{message}");
     }
-    for line in [
-        "",
-        "0000:01:00.0",
-        "0000:01:00.0 pci0000:00",
-        "0000:01:00.0 below",
-        "below pci0000:00",
-    ] {
+    let bad = "|0000:01:00.0|0000:01:00.0 pci0000:00|0000:01:00.0 below|below pci0000:00";
+    for line in bad.split('|') {
         let message = read(line).unwrap_err().to_string();
         let begins = format!("`{line}` does not begin like `");
         assert!(message.contains(&begins), "{message}");
     }
     // an escape takes nothing from a line, and spaces around its parts mean nothing
-    let text = with_list("pci", 1, |_| {
-        r#""0000:01:00.0 below pci0000:00;  vfs\u00203;vendor 0x15b3""#.to_string()
-    });
+    let line = r#""0000:01:00.0 below pci0000:00;  vfs\u00203;vendor 0x15b3""#;
+    let text = with_list("pci", 1, |_| line.to_string());
     let topology = super::from_json(&text, Provenance::ThisSystem).unwrap();
     let function = topology.pci.iter().next().unwrap();
     assert_eq!((function.vfs, function.vendor), (Some(3), Some(0x15b3)));
@@ -221,16 +199,13 @@ fn sources_are_kept_in_the_file_and_are_no_part_of_the_topology() {
 #[test]
 fn text_that_is_not_such_a_file_is_refused_with_line_and_column() {
     let message = |text: &str| read(text).unwrap_err().to_string();
-    for (text, start) in [
-        ("", "line 1 column 0: EOF"),
-        ("{\n\n  \"version\": }", "line 3 column 14: expected value"),
-        ("{}", "`format`: missing, expected `nic-placement topology`"),
-        (&"[".repeat(100_000), "line 1 column "),
-        (
-            &" ".repeat(MAX_BYTES + 1),
-            "found `4194305` bytes, expected at",
-        ),
-    ] {
+    for (text, start) in rows! {
+        "", "line 1 column 0: EOF";
+        "{\n\n  \"version\": }", "line 3 column 14: expected value";
+        "{}", "`format`: missing, expected `nic-placement topology`";
+        &"[".repeat(100_000), "line 1 column ";
+        &" ".repeat(MAX_BYTES + 1), "found `4194305` bytes, expected at";
+    } {
         assert!(message(text).starts_with(start), "{}", message(text));
     }
     let negative = refusal("\"minor\": 0", "\"minor\": -1");
@@ -246,22 +221,15 @@ fn a_machine_keeps_the_name_that_its_vendor_wrote() {
         topology.name = name.to_string();
         read(&to_json(&topology)).unwrap().name
     };
-    for name in [
-        "PowerEdge XE9680",
-        "Virtual Machine",
-        "G593-SD0-AAX1/X (rev. 2)",
-        "a,b",
-    ] {
+    for name in "PowerEdge XE9680|Virtual Machine|G593-SD0-AAX1/X (rev. 2)|a,b".split('|') {
         assert_eq!(named(name), name);
     }
     for (broken, kept) in [("", "node"), ("a\u{1b}[2Jb\n", "a[2Jb")] {
         assert_eq!(named(broken), kept);
     }
     let control = refusal("\"sample-1\"", "\"a\\n\"");
-    assert!(
-        control.starts_with("`name`: found `a\\n`, expected at most"),
-        "{control}"
-    );
+    let is_right = control.starts_with("`name`: found `a\\n`, expected at most");
+    assert!(is_right, "{control}");
 }
 
 #[test]
@@ -277,17 +245,13 @@ fn a_processor_is_kept_and_half_of_one_is_refused() {
         assert_eq!(read(&to_json(&topology)).unwrap(), topology);
     }
     let together = ": expected `vendor`, `family` and `model`";
-    for (from, to, part) in [
-        (
-            "143",
-            "65536",
-            ": expected `family` and `model` below `65536`",
-        ),
-        ("Genuine", "", ": unknown variant `Intel`, expected one"),
-        ("x86_64", "arm64", together),
-        (", \"model\": 143", "", together),
-        ("x86_64", "i386", ": unknown variant `i386`, expected one"),
-    ] {
+    for (from, to, part) in rows! {
+        "143", "65536", ": expected `family` and `model` below `65536`";
+        "Genuine", "", ": unknown variant `Intel`, expected one";
+        "x86_64", "arm64", together;
+        ", \"model\": 143", "", together;
+        "x86_64", "i386", ": unknown variant `i386`, expected one";
+    } {
         let message = with(&intel.replace(from, to)).unwrap_err().to_string();
         assert!(message.starts_with("line 5 column "), "{message}");
         assert!(message.contains(part), "{message}");
@@ -311,17 +275,11 @@ fn names_that_a_variable_or_a_path_would_misread_are_refused() {
 
 #[test]
 fn each_of_the_listed_mistakes_is_refused_with_its_message() {
-    let lines = REFUSALS.lines();
-    let lines: Vec<&str> = lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect();
+    let is_comment = |line: &&str| line.is_empty() || line.starts_with('#');
+    let lines: Vec<&str> = REFUSALS.lines().filter(|line| !is_comment(line)).collect();
     let mut wrong = Vec::new();
     for block in lines.chunks(3) {
-        let part = |i: usize, mark: &str| {
-            block[i]
-                .strip_prefix(mark)
-                .unwrap_or_else(|| panic!("`{}`", block[i]))
-        };
+        let part = |i: usize, mark: &str| block[i].strip_prefix(mark).expect(block[i]);
         let message = refusal(part(0, "- "), part(1, "+ "));
         if message != part(2, "= ") {
             wrong.push(format!("{}\n= {message}", block.join("\n")));
@@ -346,10 +304,8 @@ fn a_link_rate_without_speed_or_lanes_or_beyond_any_link_is_refused() {
 fn chains_and_lists_longer_than_a_machine_can_be_are_refused() {
     let chain = |count| {
         with_list("pci", count, |i| {
-            let parent = match i {
-                0 => "pci0000:00".to_string(),
-                _ => format!("{:02x}:00.0", i - 1),
-            };
+            let above = i.checked_sub(1).map(|i| format!("{i:02x}:00.0"));
+            let parent = above.unwrap_or("pci0000:00".to_string());
             format!(r#"{{"address": "{i:02x}:00.0", "parent": "{parent}"}}"#)
         })
     };
@@ -360,9 +316,8 @@ fn chains_and_lists_longer_than_a_machine_can_be_are_refused() {
     let nic = |i| format!(r#"{{"name": "n{i}"}}"#);
     let ports = |count| {
         with_list("nics", 1, |_| {
-            let ports: Vec<String> = (1..=count)
-                .map(|i| format!(r#"{{"number": {i}}}"#))
-                .collect();
+            let port = |i| format!(r#"{{"number": {i}}}"#);
+            let ports: Vec<String> = (1..=count).map(port).collect();
             format!(r#"{{"name": "n", "ports": [{}]}}"#, ports.join(","))
         })
     };

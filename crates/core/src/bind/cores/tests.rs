@@ -17,21 +17,14 @@ fn shares(
     near: &[NodeSet],
     cpus_per_task: Option<u32>,
 ) -> Vec<Owned> {
-    let step = Step {
-        tasks: near.len() as u32,
-        gpus: Some(gpus.to_string()),
-        cpus_per_task,
-        ..Step::default()
-    };
+    let step = with! { Step {
+        tasks: near.len() as u32, gpus: Some(gpus.to_string()), cpus_per_task
+    } };
     let one = |(id, near): (usize, &NodeSet)| {
-        let task = Task {
-            local_id: id as u32,
-            cpus: masks[id % masks.len()].clone(),
-            step_cpus: union(masks),
-            masks: masks.to_vec(),
-            gpu_bind: gpu_bind.map(str::to_string),
-            ..Task::default()
-        };
+        let task = with! { Task {
+            local_id: id as u32, cpus: masks[id % masks.len()].clone(), step_cpus: union(masks),
+            masks: masks.to_vec(), gpu_bind: gpu_bind.map(str::to_string)
+        } };
         own_cores(topology, &step, &task, near)
     };
     near.iter().enumerate().map(one).collect()
@@ -51,9 +44,8 @@ fn lists(shares: Vec<Owned>) -> Vec<String> {
 }
 
 fn nodes(each: &[u32]) -> Vec<NodeSet> {
-    each.iter()
-        .map(|&node| [node].into_iter().collect())
-        .collect()
+    let one = |&node: &u32| [node].into_iter().collect();
+    each.iter().map(one).collect()
 }
 
 const RULE: Option<&str> = Some("gpu:per_task:1");
@@ -65,47 +57,31 @@ fn cores_are_a_tasks_own_near_its_gpu_and_no_less_than_its_share_of_the_step() {
     let in_turn = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"];
     let busy = ["3-4,11-12", "5-6,13-14"];
     let later = Some("gres/gpu:per_task:1");
-    let cases: [(&[&str], _, &[u32], _, &[&str]); 9] = [
+    let cases: [(&[&str], _, &[u32], _, &[&str]); 9] = rows! {
         // the cores that Slurm gave it alone are kept
-        (&PAIRS, later, &[0, 0, 1, 1], Some(1), &PAIRS),
+        &PAIRS, later, &[0, 0, 1, 1], Some(1), &PAIRS;
         // the masks of 22.05 go from socket to socket, the GPUs do not
-        (&in_turn, RULE, &[0, 0, 1, 1], Some(1), &PAIRS),
+        &in_turn, RULE, &[0, 0, 1, 1], Some(1), &PAIRS;
         // a mask that all share is divided among the tasks of each node where Slurm's rule is known
-        (all, RULE, &[0, 0, 1, 1], Some(1), &PAIRS),
-        (all, RULE, &[0, 0, 1, 1], None, &PAIRS),
+        all, RULE, &[0, 0, 1, 1], Some(1), &PAIRS; all, RULE, &[0, 0, 1, 1], None, &PAIRS;
         // and into a seat per task of the step where it is not: smaller, and safe
-        (
-            all,
-            None,
-            &[1, 0, 0, 1],
-            Some(1),
-            &["4,12", "1,9", "2,10", "7,15"],
-        ),
+        all, None, &[1, 0, 0, 1], Some(1), &["4,12", "1,9", "2,10", "7,15"];
         // two of four cores would stay idle
-        (all, None, &[1, 0, 0, 1], None, &[LESS; 4]),
+        all, None, &[1, 0, 0, 1], None, &[LESS; 4];
         // five CPUs and a third each
-        (all, RULE, &[0, 0, 1], None, &[LESS; 3]),
+        all, RULE, &[0, 0, 1], None, &[LESS; 3];
         // another job has all of the first node but a core: Slurm's own
-        (&busy, RULE, &[0, 0], Some(4), &busy),
+        &busy, RULE, &[0, 0], Some(4), &busy;
         // as Slurm 22.05 binds tasks of one CPU: two of them are threads of one core
-        (
-            &["0", "4", "8", "12"],
-            RULE,
-            &[0, 0, 1, 1],
-            Some(1),
-            &[FEW; 4],
-        ),
-    ];
+        &["0", "4", "8", "12"], RULE, &[0, 0, 1, 1], Some(1), &[FEW; 4];
+    };
     for (masks, rule, near, asked, expected) in cases {
         assert_eq!(of(masks, rule, near, asked), expected, "{masks:?} {rule:?}");
     }
     let (unknown, masks) = (Topology::empty("test", Provenance::ThisSystem), [set("0")]);
     let got = shares(&unknown, &masks, "0", None, &nodes(&[0]), Some(1));
-    assert!(
-        got[0]
-            .as_ref()
-            .is_err_and(|why| why.ends_with("are not known"))
-    );
+    let why = got[0].as_ref().unwrap_err();
+    assert!(why.ends_with("are not known"));
 }
 
 #[test]
@@ -121,40 +97,24 @@ fn as_many_cores_as_tasks_are_one_for_each() {
 #[test]
 fn threads_are_those_of_the_tasks_own_part() {
     let topology = machine([2, 1, 4, 2], false, &dealt(4, 2));
-    let cases: [(&[&str], _, _, _, _, _); 8] = [
+    let cases: [(&[&str], _, _, _, _, _); 8] = rows! {
         // its mask, and moved to as many
-        (&["0-1,8-9", "4-5,12-13"], None, 2, "0-1,8-9", "0-1,8-9", 2),
-        (
-            &["4-5,12-13", "0-1,8-9"],
-            None,
-            2,
-            "4-5,12-13",
-            "0-1,8-9",
-            2,
-        ),
+        &["0-1,8-9", "4-5,12-13"], None, 2, "0-1,8-9", "0-1,8-9", 2;
+        &["4-5,12-13", "0-1,8-9"], None, 2, "4-5,12-13", "0-1,8-9", 2;
         // an even share of what all have, and never none
-        (&["0-15"], None, 4, "0-15", "0-3,8-11", 2),
-        (&["0", "8"], None, 2, "0", "0,8", 1),
+        &["0-15"], None, 4, "0-15", "0-3,8-11", 2; &["0", "8"], None, 2, "0", "0,8", 1;
         // with no task bound, an even share too
-        (&[], None, 4, "0-15", "0-15", 2),
-        (&[], Some("none"), 4, "0-15", "0-15", 2),
+        &[], None, 4, "0-15", "0-15", 2; &[], Some("none"), 4, "0-15", "0-15", 2;
         // a mask that all share, by the user's word, and the user's own binding
-        (&["0-15"], Some("sockets"), 4, "0-15", "0-15", 2),
-        (&[], Some("map_ldom:"), 2, "0-3,8-11", "0-3,8-11", 4),
-    ];
+        &["0-15"], Some("sockets"), 4, "0-15", "0-15", 2;
+        &[], Some("map_ldom:"), 2, "0-3,8-11", "0-3,8-11", 4;
+    };
     for (masks, bound, tasks, own, to, expected) in cases {
         let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
-        let step = Step {
-            tasks,
-            cpu_bind: bound.map(str::to_string),
-            ..Step::default()
-        };
-        let task = Task {
-            cpus: set(own),
-            step_cpus: union(&masks).union(&set(own)),
-            masks: masks.clone(),
-            ..Task::default()
-        };
+        let step = with! { Step { tasks, cpu_bind: bound.map(str::to_string) } };
+        let task = with! { Task {
+            cpus: set(own), step_cpus: union(&masks).union(&set(own)), masks: masks.clone()
+        } };
         let count = threads(&topology, &step, &task, &set(to));
         assert_eq!(count, Some(expected), "{masks:?} {bound:?} {own} {to}");
     }
@@ -246,13 +206,10 @@ proptest! {
     ) {
         let topology = machine([node_count, 1, cores, threads], beside, &dealt(8, node_count));
         let cpus: CpuSet = topology.cpus().iter().filter(|&cpu| reach[cpu as usize % reach.len()]).collect();
-        let step = Step {
-            tasks: number + 1,
-            uncounted: true,
-            starter: crate::step::Starter::Launcher,
-            gpus: Some("0,1,2,3,4,5,6,7".to_string()),
-            ..Step::default()
-        };
+        let step = with! { Step {
+            tasks: number + 1, uncounted: true, starter: crate::step::Starter::Launcher,
+            gpus: Some("0,1,2,3,4,5,6,7".to_string())
+        } };
         let gpu_bind = rule.map(str::to_string);
         let task =
             Task { local_id: number, cpus: cpus.clone(), step_cpus: cpus.clone(), gpu_bind, ..Task::default() };

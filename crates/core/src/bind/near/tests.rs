@@ -55,18 +55,24 @@ fn per_task() -> Option<String> {
     Some("gpu:per_task:1".to_string())
 }
 
-/// A step under `--gpu-bind=map_gpu`.
-fn mapped<const N: usize>(topology: Topology, masks: [&str; N], gpus: [usize; N]) -> Played {
+/// A step of which Slurm says no more.
+fn played(topology: Topology, masks: Vec<CpuSet>, gpus: Vec<usize>) -> Played {
     Played {
         topology,
-        masks: masks.map(set).to_vec(),
-        gpus: gpus.to_vec(),
+        masks,
+        gpus,
         cpus_per_task: None,
         counted: None,
-        rule: map_gpu(&gpus),
+        rule: None,
         bind: Bind::Auto,
         numbers: Numbers::default(),
     }
+}
+
+/// A step under `--gpu-bind=map_gpu`.
+fn mapped<const N: usize>(topology: Topology, masks: [&str; N], gpus: [usize; N]) -> Played {
+    let played = played(topology, masks.map(set).to_vec(), gpus.to_vec());
+    played.with(|played| played.rule = map_gpu(&gpus))
 }
 
 impl Played {
@@ -81,13 +87,10 @@ impl Played {
     }
 
     fn step(&self) -> Step {
-        Step {
-            tasks: self.masks.len() as u32,
-            gpus: Some(listed(0..self.topology.gpus.len())),
-            cpus_per_task: self.cpus_per_task,
-            counted: self.counted,
-            ..Step::default()
-        }
+        with! { Step {
+            tasks: self.masks.len() as u32, gpus: Some(listed(0..self.topology.gpus.len())),
+            cpus_per_task: self.cpus_per_task, counted: self.counted
+        } }
     }
 
     fn task(&self, id: usize) -> Task {
@@ -98,11 +101,7 @@ impl Played {
             cpus: self.masks[id].clone(),
             step_cpus: union(&self.masks),
             // slurmd lists no masks if it bound no task
-            masks: if shared {
-                Vec::new()
-            } else {
-                self.masks.clone()
-            },
+            masks: Vec::from(if shared { &[][..] } else { &self.masks }),
             gpu_bind: self.rule.clone(),
             gpus: self.grant(id),
             threads_per_core: Some(2),
@@ -139,18 +138,17 @@ impl Played {
 
     /// The same in a step of which more is known.
     fn decided(&self, step: &Step) -> Vec<TaskPlacement> {
-        let wish = Wish {
-            bind: self.bind,
-            mem: Mem::Prefer,
-            ..Wish::default()
-        };
+        let wish = with! { Wish { bind: self.bind, mem: Mem::Prefer } };
         let one = |id: usize| {
+            let (topology, task, gpus) =
+                (&self.topology, &self.task(id), &[GpuIndex(self.gpu(id))]);
+            let wish = &wish;
             let situation = Situation {
-                topology: &self.topology,
+                topology,
                 step,
-                task: &self.task(id),
-                gpus: &[GpuIndex(self.gpu(id))],
-                wish: &wish,
+                task,
+                gpus,
+                wish,
             };
             bind(&situation, Notes::default())
         };
@@ -171,16 +169,8 @@ impl Played {
 /// A DGX H100's two sockets, 8 tasks of `-c4` on whole cores, as Slurm 22.05 deals them: cores from
 /// socket to socket, GPUs in order.
 fn misdealt() -> Played {
-    Played {
-        topology: machine(2, 1, 56, 8),
-        masks: in_turn(8, 2),
-        gpus: (0..8).collect(),
-        cpus_per_task: Some(4),
-        counted: None,
-        rule: per_task(),
-        bind: Bind::Auto,
-        numbers: Numbers::default(),
-    }
+    let played = played(machine(2, 1, 56, 8), in_turn(8, 2), (0..8).collect());
+    played.asking(4).with(|played| played.rule = per_task())
 }
 
 /// Slurm's masks of tasks with so many cores each, dealt from socket to socket of a DGX H100.
@@ -219,10 +209,8 @@ fn on_a_busy_node_tasks_keep_their_part() {
     let notes = &busy.decisions()[1].notes;
     assert_eq!(notes.missed, [""; 0]);
     let why = notes.far.as_ref().unwrap();
-    assert!(
-        why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"),
-        "{why}"
-    );
+    let is_right = why.contains("the step has 2 CPUs") && why.contains("`bind=numa`");
+    assert!(is_right, "{why}");
     let numa = busy.with(|played| played.bind = Bind::Numa);
     assert_eq!(numa.lists()[..4], ["55,167"; 4], "as asked for");
 }
@@ -248,13 +236,8 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
     // later releases do not tell which task has which GPU, only that each has its own
     for rule in [per_task(), Some("gres/gpu:per_task:1".to_string())] {
         let lists = shared.with(|played| played.rule = rule).lists();
-        assert_eq!(
-            (&lists[..4], &lists[4..]),
-            (
-                &[SOCKETS[0]; 4].map(String::from)[..],
-                &[SOCKETS[1]; 4].map(String::from)[..]
-            )
-        );
+        assert_eq!(lists[..4], [SOCKETS[0]; 4]);
+        assert_eq!(lists[4..], [SOCKETS[1]; 4]);
     }
     // all eight might belong to one socket
     let unknown = shared.with(|played| played.rule = None);
@@ -275,10 +258,8 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
     let played = mapped(machine(2, 4, 16, 8), masks, [3, 7]).asking(4);
     assert_eq!(played.lists(), [masks[1], masks[0]], "they change sockets");
     let why = &played.decisions()[0].notes.reasons[0];
-    assert!(
-        why.contains("NUMA nodes 0-3") && why.contains("distance 12"),
-        "{why}"
-    );
+    let is_right = why.contains("NUMA nodes 0-3") && why.contains("distance 12");
+    assert!(is_right, "{why}");
 }
 
 #[test]
@@ -294,17 +275,14 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
     // 5 and 7 on their GPU's socket only 2 is on its GPU's NUMA node; the others are on the other
     // socket
     let masks = [0, 4, 1, 5, 2, 6, 3, 7].map(|node| set(&a100(node)));
-    let dealt = played
-        .asking(32)
-        .with(|played| played.masks = masks.to_vec());
+    let asking = played.asking(32);
+    let dealt = asking.with(|played| played.masks = masks.to_vec());
     // half of the tasks have room on their GPU's own, and no task comes farther
     assert_eq!(dealt.lists(), [0, 3, 1, 2, 7, 6, 5, 4].map(a100));
     let decision = &dealt.decisions()[1];
     let why = &decision.notes.reasons[0];
-    assert!(
-        decision.moves && why.contains("NUMA node 3, with its GPU"),
-        "{why}"
-    );
+    let is_right = decision.moves && why.contains("NUMA node 3, with its GPU");
+    assert!(is_right, "{why}");
 }
 
 #[test]

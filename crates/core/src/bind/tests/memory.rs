@@ -18,47 +18,17 @@ fn user_bound(cpus: &str, bind: Bind, mem: Mem, memory: Memory) -> TaskPlacement
 
 #[test]
 fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket() {
-    for (cpus, bind, mem, nodes, why) in [
-        (
-            "4-5",
-            Bind::Auto,
-            Mem::Prefer,
-            "1",
-            "node 1 of its GPU first",
-        ),
-        (
-            "0-1",
-            Bind::Auto,
-            Mem::Prefer,
-            "0-1",
-            "and of its CPUs first",
-        ),
-        (
-            "0-7",
-            Bind::Auto,
-            Mem::Prefer,
-            "0-1",
-            "and of its CPUs first",
-        ),
-        (
-            "4-5",
-            Bind::Auto,
-            Mem::Strict,
-            "1",
-            "alone, as `mem=strict` asks",
-        ),
-        (
-            "4-8",
-            Bind::Auto,
-            Mem::Prefer,
-            "",
-            "it runs on other sockets",
-        ),
-        ("8-9", Bind::Auto, Mem::Prefer, "", "it does not run near"),
+    for (cpus, bind, mem, nodes, why) in rows! {
+        "4-5", Bind::Auto, Mem::Prefer, "1", "node 1 of its GPU first";
+        "0-1", Bind::Auto, Mem::Prefer, "0-1", "and of its CPUs first";
+        "0-7", Bind::Auto, Mem::Prefer, "0-1", "and of its CPUs first";
+        "4-5", Bind::Auto, Mem::Strict, "1", "alone, as `mem=strict` asks";
+        "4-8", Bind::Auto, Mem::Prefer, "", "it runs on other sockets";
+        "8-9", Bind::Auto, Mem::Prefer, "", "it does not run near";
         // of two words that leave memory alone
-        ("4-5", Bind::None, Mem::None, "", "memory: `bind=none`"),
-        ("4-5", Bind::Auto, Mem::None, "", "memory: `mem=none`"),
-    ] {
+        "4-5", Bind::None, Mem::None, "", "memory: `bind=none`";
+        "4-5", Bind::Auto, Mem::None, "", "memory: `mem=none`";
+    } {
         let bound = user_bound(cpus, bind, mem, Memory::default());
         assert_eq!(bound.mems.to_string(), nodes, "{cpus} {bind:?} {mem:?}");
         assert_eq!(bound.fences, mem == Mem::Strict);
@@ -68,10 +38,8 @@ fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket()
 
 /// These nodes after they met what the task may have, and the notes on that.
 fn settled(mems: &str, missed: &[&str], memory: Memory) -> (String, Notes) {
-    let mut notes = Notes {
-        missed: missed.iter().map(ToString::to_string).collect(),
-        ..Notes::default()
-    };
+    let mut notes = Notes::default();
+    notes.missed.extend(missed.iter().map(ToString::to_string));
     let left = crate::bind::memory::limited(nodes(mems), &memory, &mut notes);
     (left.to_string(), notes)
 }
@@ -81,36 +49,21 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn within(list: &str) -> Memory {
-    Memory {
-        allowed: Some(nodes(list)),
-        ..Memory::default()
-    }
+    with! { Memory { allowed: Some(nodes(list)) } }
 }
 
 #[test]
-fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
+fn a_placed_steps_preference_becomes_a_part_of_itself_and_anothers_policy_stays() {
     for (ours, left) in [("0-1", "1"), ("0", "")] {
-        let memory = Memory {
-            ours: Some(nodes(ours)),
-            ..Memory::default()
-        };
+        let memory = with! { Memory { ours: Some(nodes(ours)) } };
         assert_eq!(settled("1", &[], memory).0, left);
     }
-}
-
-#[test]
-fn a_memory_policy_that_somebody_set_before_us_stays() {
-    let taken = Memory {
-        taken: Some("numactl".to_string()),
-        ..within("0-1")
-    };
+    let mut taken = within("0-1");
+    taken.taken = Some("numactl".to_string());
     let (mems, notes) = settled("1", &[], taken);
     assert_eq!(mems, "");
     assert_eq!(notes.reasons, ["memory: left alone, numactl"]);
-}
-
-#[test]
-fn nodes_that_the_cpuset_has_are_set_as_they_are() {
+    // without one, nodes that the cpuset has are set as they are
     for memory in [within("0-1"), within("0"), Memory::default()] {
         let found = settled("0", &[], memory);
         assert_eq!(found, ("0".to_string(), Notes::default()));
@@ -133,15 +86,10 @@ fn of_nodes_partly_outside_the_cpuset_those_inside_are_left_and_a_fence_stays_a_
 fn memory_outside_the_cpuset_is_given_up_and_missed_beside_what_was_missed_before() {
     let (mems, notes) = settled("1", &["no cores"], within("0"));
     assert_eq!((mems.as_str(), notes.reasons.len()), ("", 1));
-    let why = notes.reasons[0]
-        .strip_prefix("memory: left alone, ")
-        .unwrap();
-    assert!(
-        why.starts_with("NUMA node 1 is outside") && why.ends_with(" on 0"),
-        "{why}"
-    );
-    assert_eq!(
-        notes.missed,
-        ["no cores".to_string(), format!("memory: {why}")]
-    );
+    let why = notes.reasons[0].strip_prefix("memory: left alone, ");
+    let why = why.unwrap();
+    let is_right = why.starts_with("NUMA node 1 is outside") && why.ends_with(" on 0");
+    assert!(is_right, "{why}");
+    let found = notes.missed;
+    assert_eq!(found, ["no cores".to_string(), format!("memory: {why}")]);
 }

@@ -8,26 +8,14 @@ fn shared(cpus: u32, on: [usize; 2], gpus: &'static [usize], tasks: u32, part: u
     let on = [vec![Some(0); on[0]], vec![Some(1); on[1]]].concat();
     let topology = machine([2, 1, cpus, 1], false, &on);
     let listed: Vec<String> = (0..on.len()).map(|gpu| gpu.to_string()).collect();
-    One {
-        gpus,
-        step: Step {
-            tasks,
-            cpus_per_task: Some(part),
-            gpus: Some(listed.join(",")),
-            ..Step::default()
-        },
-        task: Task {
-            cpus: topology.cpus(),
-            step_cpus: topology.cpus(),
-            gpu_bind: Some(OWN.to_string()),
-            ..Task::default()
-        },
-        wish: Wish {
-            mem: Mem::None,
-            ..Wish::default()
-        },
-        topology,
-    }
+    case(gpus, "", "").with(|one| {
+        (one.step.tasks, one.step.cpus_per_task) = (tasks, Some(part));
+        one.step.gpus = Some(listed.join(","));
+        (one.task.cpus, one.task.step_cpus) = (topology.cpus(), topology.cpus());
+        one.task.gpu_bind = Some(OWN.to_string());
+        (one.topology, one.wish) = (topology, Wish::default());
+        one.wish.mem = Mem::None;
+    })
 }
 
 const OWN: &str = "gres/gpu:per_task:1";
@@ -183,24 +171,10 @@ const LACKS: &str = "no CPU on NUMA node 1";
 
 #[test]
 fn cores_of_its_own_near_its_gpu_are_kept_or_given() {
-    for (id, gpu, masks, cpus, moves, said) in [
-        (
-            0,
-            &[0][..],
-            ["0-3", "8-11"],
-            "0-3",
-            false,
-            "Slurm gave to it alone",
-        ),
-        (
-            1,
-            &[1],
-            ["0-15", "0-15"],
-            "12-15",
-            true,
-            "of its own, one seat",
-        ),
-    ] {
+    for (id, gpu, masks, cpus, moves, said) in rows! {
+        0, &[0][..], ["0-3", "8-11"], "0-3", false, "Slurm gave to it alone";
+        1, &[1], ["0-15", "0-15"], "12-15", true, "of its own, one seat";
+    } {
         let bound = cored(id, gpu, &masks);
         assert_eq!((&bound.cpus, bound.moves), (&set(cpus), moves));
         let near = format!("on NUMA node {id}, with its GPU");
@@ -215,10 +189,8 @@ fn cores_of_its_own_far_from_its_gpu_are_kept_and_told_whose_the_near_ones_are()
     let bound = cored(0, &[1], &["0-3", "8-11"]);
     assert_eq!((&bound.cpus, bound.moves), (&set("0-3"), false));
     let others = why(&bound);
-    assert!(
-        others.contains("are other tasks'; `bind=numa` shares"),
-        "{others}"
-    );
+    let is_right = others.contains("are other tasks'; `bind=numa` shares");
+    assert!(is_right, "{others}");
     assert_eq!(bound.notes.far.as_deref(), Some(others));
     assert_eq!(bound.notes.missed, [others], "`strict` fails such a task");
     let missed = cored(0, &[1], &["0-3", "4-7"]).notes.missed.concat();
@@ -234,10 +206,8 @@ fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
     let bound = cored(0, &[0], &["0-1,8-9"; 3]);
     assert_eq!(bound.cpus, set("0-1,8-9"), "as by default");
     let why = why(&bound);
-    assert_eq!(
-        (bound.moves, bound.notes.far.as_deref()),
-        (false, Some(why))
-    );
+    let found = (bound.moves, bound.notes.far.as_deref());
+    assert_eq!(found, (false, Some(why)));
     assert!(why.contains("belong there with 2 each"), "{why}");
     let few = "`bind=core` cannot be had: the step";
     let is_few = |missed: &[String]| missed[0].starts_with(few);

@@ -49,18 +49,14 @@ fn the_partition_beats_the_node_that_the_file_and_that_plugstack_conf() {
 #[test]
 fn words_of_the_layers_add_up_and_the_nearer_count() {
     let partition = "default=bind=none\nPartitionName=p default=best-effort,no-env=B";
-    for (plugstack, file, expected) in [
-        (
-            "default=rail,strict,no-env=A",
-            partition,
-            "rail,best-effort,bind=none,no-env=A+B",
-        ),
-        ("default=observe", "default=bind=none", "observe,bind=none"),
-        ("default=observe", "default=closest", "closest"),
-        ("default=rail", "default=observe", "rail,observe"),
-        ("default=off", "default=observe", "observe"),
-        ("default=rail,observe", "default=off", "off"),
-    ] {
+    for (plugstack, file, expected) in rows! {
+        "default=rail,strict,no-env=A", partition, "rail,best-effort,bind=none,no-env=A+B";
+        "default=observe", "default=bind=none", "observe,bind=none";
+        "default=observe", "default=closest", "closest";
+        "default=rail", "default=observe", "rail,observe";
+        "default=off", "default=observe", "observe";
+        "default=rail,observe", "default=off", "off";
+    } {
         assert_eq!(default_of(plugstack, file, "p"), words(expected), "{file}");
     }
     let taken_back = default_of("default=rail,no-env=A", "default=no-env=none+C", "p");
@@ -74,25 +70,15 @@ fn words_of_the_layers_add_up_and_the_nearer_count() {
         ("gpu2", Bind::None, Mem::None),
     ] {
         let wish = Wish::new(layered(&[], file, node, None).0, None, None);
-        assert_eq!(
-            (wish.enabled, wish.bind, wish.mem),
-            (true, bind, mem),
-            "{node}"
-        );
+        let found = (wish.enabled, wish.bind, wish.mem);
+        assert_eq!(found, (true, bind, mem), "{node}");
     }
 }
 
 #[test]
 fn a_nearer_list_replaces_the_others_and_goes_on_over_its_own_arguments() {
-    let first = [
-        "exclude=a",
-        "exclude=b",
-        "include=x,y",
-        "sysfs=/a",
-        "set=A=1",
-        "set=B=1",
-        "lets-through=SYS:30",
-    ];
+    let first = "exclude=a exclude=b include=x,y sysfs=/a set=A=1 set=B=1 lets-through=SYS:30";
+    let first: Vec<&str> = first.split(' ').collect();
     let file = "exclude=c\nexclude=d\nNodeName=gpu1 machine=dgx-h100 set=A=2 lets-through=PHB:80\n";
     let (found, findings) = layered(&first, file, "gpu1", None);
     // a nearer layer's replacement is no mistake
@@ -116,48 +102,31 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
         let last = found.1.last().unwrap().to_string();
         assert!(last.contains(part), "{last}");
     };
-    for argument in [
-        "topology=/a",
-        "sysfs=/a",
-        "node-file=/a",
-        "machine=a",
-        "trust-topology",
-        "cache=1",
-        "disable",
-    ] {
+    let all = "topology=/a sysfs=/a node-file=/a machine=a trust-topology cache=1 disable";
+    for argument in all.split(' ') {
         refused(of_partition(argument), "not for a partition");
         assert_eq!(of_node(argument).1, []);
     }
     assert_ne!(of_partition("set=A=1").0, Admin::default());
     refused(of_partition("set=A_FILE=/etc/a"), "`A_FILE` names a file");
-    for found in [
-        of_partition("conf=/a"),
-        of_node("conf=/a"),
-        layered(&[], "conf=/a", "n", None),
-    ] {
+    let of_all = layered(&[], "conf=/a", "n", None);
+    for found in [of_partition("conf=/a"), of_node("conf=/a"), of_all] {
         refused(found, "`/c:1: conf=/a`: stands in plugstack.conf");
     }
-    for level in [
-        AdminLevel::Partition,
-        AdminLevel::Node,
-        AdminLevel::Plugstack,
-    ] {
+    use AdminLevel::*;
+    for level in [Partition, Node, Plugstack] {
         assert!(ARGUMENTS.iter().any(|spec| spec.level == level));
     }
 }
 
 #[test]
 fn the_switch_is_thrown_by_any_layer_and_back_by_none() {
-    for (plugstack, file, disabled) in [
-        ("default=rail", "", false),
-        ("disable", "", true),
-        ("disable", "disable=no", true),
-        ("disable=no", "disable=yes", true),
-        ("disable=no", "", false),
-        ("disable=", "", true),
-        ("default=rail", "NodeName=gpu[1-3] disable", true),
-        ("default=rail", "NodeName=gpu[2-3] disable", false),
-    ] {
+    for (plugstack, file, disabled) in rows! {
+        "default=rail", "", false; "disable", "", true; "disable", "disable=no", true;
+        "disable=no", "disable=yes", true; "disable=no", "", false; "disable=", "", true;
+        "default=rail", "NodeName=gpu[1-3] disable", true;
+        "default=rail", "NodeName=gpu[2-3] disable", false;
+    } {
         let (found, findings) = layered(&[plugstack], file, "gpu1", None);
         assert_eq!(found.disabled, disabled, "{plugstack} and `{file}`");
         assert_eq!(findings, [], "{plugstack} and `{file}`");
@@ -189,18 +158,13 @@ fn a_line_that_is_not_understood_refuses_and_a_doubtful_one_does_not() {
     assert_eq!(refuses(&twice), (0, false));
     assert_eq!(admin(&twice).0.source, NodeSource::Machine("a".into()));
     // a line of another node or partition refuses nothing, unless it cannot be read
-    for (line, is_refused) in [
-        ("NodeName=gpu[2 default=rail", true),
-        ("NodeName=ALL disable", true),
-        ("NodeName = gpu2 exclude=a", true),
-        ("exclude=a NodeName=gpu2", true),
-        ("NodeName=gpu[1-2] exclud=a", true),
-        ("PartitionName=p exclud=a", true),
-        ("PartitionName=p NodeName=gpu1 exclud=a", true),
-        ("NodeName=gpu2 exclud=a", false),
-        ("PartitionName=q exclud=a", false),
-        ("PartitionName=p NodeName=gpu2 exclud=a", false),
-    ] {
+    for (line, is_refused) in rows! {
+        "NodeName=gpu[2 default=rail", true; "NodeName=ALL disable", true;
+        "NodeName = gpu2 exclude=a", true; "exclude=a NodeName=gpu2", true;
+        "NodeName=gpu[1-2] exclud=a", true; "PartitionName=p exclud=a", true;
+        "PartitionName=p NodeName=gpu1 exclud=a", true; "NodeName=gpu2 exclud=a", false;
+        "PartitionName=q exclud=a", false; "PartitionName=p NodeName=gpu2 exclud=a", false;
+    } {
         let (_, found) = layered(&[], line, "gpu1", Some("p"));
         let told = found.iter().any(|found| found.refuses);
         assert_eq!(told, is_refused, "`{line}`");
@@ -220,16 +184,10 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
         (Some("verbose"), true, false),
         (Some("off"), false, false),
     ] {
-        let admin = Admin {
-            default: shared.rollout.default_of(7, &shared.default),
-            ..Admin::default()
-        };
+        let admin = with! { Admin { default: shared.rollout.default_of(7, &shared.default) } };
         let wish = Wish::new(admin, None, option.map(words).as_ref());
-        assert_eq!(
-            (wish.enabled, wish.observe),
-            (enabled, observe),
-            "{option:?}"
-        );
+        let found = (wish.enabled, wish.observe);
+        assert_eq!(found, (enabled, observe), "{option:?}");
         assert!(!enabled || wish.policy == Policy::Rail);
     }
     for (rollout, part) in [
@@ -243,34 +201,19 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
 
 #[test]
 fn each_variable_can_be_switched_on_and_off_and_back() {
-    for (default, option, name, expected) in [
-        ("", "", "NCCL_IB_HCA", true),
-        ("", "no-env=NCCL_*", "NCCL_IB_HCA", false),
-        ("", "no-env=NCCL_*", "UCX_NET_DEVICES", true),
-        ("no-env=NCCL_IB_HCA", "no-env=none", "NCCL_IB_HCA", true),
-        (
-            "no-env=NCCL_IB_HCA",
-            "no-env=none,UCX_TLS",
-            "UCX_TLS",
-            false,
-        ),
-        ("", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true),
-        ("", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false),
-        ("", "env=ucx+NCCL_IB_HCA,verbose", "UCX_NET_DEVICES", true),
-        ("env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", false),
-        ("env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true),
-        (
-            "",
-            "env=NCCL_IB_HCA,no-env=NCCL_IB_HCA",
-            "NCCL_IB_HCA",
-            false,
-        ),
-    ] {
-        let library = if name.starts_with("UCX") {
-            "ucx"
-        } else {
-            "nccl"
-        };
+    for (default, option, name, expected) in rows! {
+        "", "", "NCCL_IB_HCA", true; "", "no-env=NCCL_*", "NCCL_IB_HCA", false;
+        "", "no-env=NCCL_*", "UCX_NET_DEVICES", true;
+        "no-env=NCCL_IB_HCA", "no-env=none", "NCCL_IB_HCA", true;
+        "no-env=NCCL_IB_HCA", "no-env=none,UCX_TLS", "UCX_TLS", false;
+        "", "env=NCCL_IB_HCA", "NCCL_IB_HCA", true; "", "env=NCCL_IB_HCA", "NCCL_CROSS_NIC", false;
+        "", "env=ucx+NCCL_IB_HCA,verbose", "UCX_NET_DEVICES", true;
+        "env=NCCL_IB_HCA", "env=ucx", "NCCL_IB_HCA", false;
+        "env=NCCL_IB_HCA", "verbose", "NCCL_IB_HCA", true;
+        "", "env=NCCL_IB_HCA,no-env=NCCL_IB_HCA", "NCCL_IB_HCA", false;
+    } {
+        let is_ucxs = name.starts_with("UCX");
+        let library = if is_ucxs { "ucx" } else { "nccl" };
         let wants = merged(default, None, Some(option)).wants(name, library, None);
         assert_eq!(wants, expected, "`{default}`, then `{option}`: {name}");
     }

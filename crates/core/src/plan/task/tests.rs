@@ -20,12 +20,9 @@ fn placed(
     let placed = placement(&topology, &map, wish, step, &task);
     let rails = placed.rails.iter();
     let rails = rails.map(|&(rail, path)| format!("{} {path}", map.rail(rail)));
-    let refused = placed
-        .notes
-        .reasons
-        .iter()
-        .filter(|reason| reason.contains("denies"));
-    let (rails, refused) = (rails.collect(), refused.cloned().collect());
+    let refused = placed.notes.reasons.iter().cloned();
+    let refused = refused.filter(|reason| reason.contains("denies"));
+    let (rails, refused) = (rails.collect(), refused.collect());
     (placed, rails, refused)
 }
 
@@ -62,11 +59,9 @@ fn a_task_that_may_not_open_its_nic_gets_the_next_best_one() {
         assert_eq!(rails.join(", "), expected, "{row}");
         let parts: Vec<&str> = parts.split("; ").filter(|part| !part.is_empty()).collect();
         assert_eq!(refused.len(), parts.len(), "{row}: {refused:?}");
-        let told = refused
-            .iter()
-            .zip(parts)
-            .all(|(refusal, part)| refusal.contains(part));
-        assert!(told, "{row}: {refused:?}");
+        for (refusal, part) in refused.iter().zip(parts) {
+            assert!(refusal.contains(part), "{row}: {refused:?}");
+        }
     }
 }
 
@@ -93,35 +88,21 @@ fn seeing_known(
     gpu_use: GpuUse,
     known: Option<TaskGpus>,
 ) -> TaskPlacement {
-    let step = Step {
-        tasks,
-        gpus: Some(gpus.to_string()),
-        cpus_per_task: Some(4),
-        ..Step::default()
-    };
+    let step = with! { Step { tasks, gpus: Some(gpus.to_string()), cpus_per_task: Some(4) } };
     let mask = |id: u32| (0..4).map(move |cpu| 4 * (id / 2) + 56 * (id % 2) + cpu);
     let masks: Vec<CpuSet> = (0..tasks).map(|id| mask(id).collect()).collect();
-    let task = Task {
-        local_id,
-        cpus: masks[local_id as usize].clone(),
-        step_cpus: (0..tasks).flat_map(mask).collect(),
-        masks,
-        known,
-        ..task_of(gpus, "")
-    };
-    let mut wish = Wish {
-        gpu: gpu_use,
-        ..Wish::default()
-    };
+    let task = with! { Task {
+        local_id, cpus: masks[local_id as usize].clone(),
+        step_cpus: (0..tasks).flat_map(mask).collect(), masks, known
+    } ..task_of(gpus, "") };
+    let mut wish = with! { Wish { gpu: gpu_use } };
     wish.admin.trust_topology = true;
     placed(&wish, &step, task, &[]).0
 }
 
 fn count(reasons: &[String], part: &str) -> usize {
-    reasons
-        .iter()
-        .filter(|reason| reason.contains(part))
-        .count()
+    let reasons = reasons.iter();
+    reasons.filter(|reason| reason.contains(part)).count()
 }
 
 #[test]
@@ -159,9 +140,7 @@ fn without_a_promise_that_holds_a_task_has_the_nics_of_all() {
     assert!(missed.starts_with("`gpu=local-id` does not hold: 9 tasks"));
     // GPU 4 is on the second socket, and the step has CPUs of the first alone
     for task in [refused, seeing("4", 1, 0, GpuUse::Visible)] {
-        let Notes {
-            reasons, missed, ..
-        } = task.notes;
+        let (reasons, missed) = (task.notes.reasons, task.notes.missed);
         assert_eq!(count(&reasons, &missed.concat()), 1, "{reasons:?}");
     }
 }
@@ -170,12 +149,9 @@ fn without_a_promise_that_holds_a_task_has_the_nics_of_all() {
 fn the_word_is_told_only_to_tasks_that_it_would_help() {
     let rank = TaskGpus::new(vec![GpuIndex(0), GpuIndex(1)], "LOCAL_RANK=0");
     // a task alone uses both, three tasks cannot have two GPUs, and a rank said it already
-    for (tasks, known, is_told) in [
-        (2, None, true),
-        (1, None, false),
-        (3, None, false),
-        (2, Some(rank), false),
-    ] {
+    for (tasks, known, is_told) in rows! {
+        2, None, true; 1, None, false; 3, None, false; 2, Some(rank), false;
+    } {
         let task = seeing_known("0,1", tasks, 0, GpuUse::Visible, known);
         let told = count(&task.notes.reasons, "say `gpu=local-id`");
         assert_eq!(told == 1, is_told, "{tasks}: {:?}", task.notes.reasons);
@@ -194,16 +170,11 @@ fn the_choice_for_one_gpu_is_explained_and_that_for_several_counted() {
 
 #[test]
 fn a_task_without_gpus_has_the_nics_of_the_node_on_which_it_runs_else_all_that_it_may_open() {
-    for (denied, left, path, reason) in [
-        (&[][..], &COMPUTE[..4], "NODE", "the NICs of NUMA node 0,"),
-        (
-            &COMPUTE[..1],
-            &COMPUTE[1..4],
-            "NODE",
-            "the NICs of NUMA node 0,",
-        ),
-        (&COMPUTE[..4], &COMPUTE[4..], "SYS", "no good NIC on a"),
-    ] {
+    for (denied, left, path, reason) in rows! {
+        &[][..], &COMPUTE[..4], "NODE", "the NICs of NUMA node 0,";
+        &COMPUTE[..1], &COMPUTE[1..4], "NODE", "the NICs of NUMA node 0,";
+        &COMPUTE[..4], &COMPUTE[4..], "SYS", "no good NIC on a";
+    } {
         let task = task_of("", "0-3");
         let (task, rails, _) = placed(&Wish::default(), &Step::default(), task, denied);
         let expected = left.iter().map(|name| format!("{name}:1 {path}"));
@@ -216,18 +187,13 @@ fn a_task_without_gpus_has_the_nics_of_the_node_on_which_it_runs_else_all_that_i
 #[test]
 fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
     // a NIC for storage is no job's
-    for (denied, start) in [
-        (&[][..], None),
-        (&["mlx5_1"], None),
-        (
-            &["mlx5_1", "mlx5_3", "mlx5_4"],
-            Some("it may not open mlx5_3 mlx5_4: NCCL"),
-        ),
-    ] {
+    for (denied, start) in rows! {
+        &[][..], None;
+        &["mlx5_1"], None;
+        &["mlx5_1", "mlx5_3", "mlx5_4"], Some("it may not open mlx5_3 mlx5_4: NCCL");
+    } {
         let (task, ..) = placed(&Wish::default(), &Step::default(), task_of("", ""), denied);
-        let Notes {
-            warning, reasons, ..
-        } = task.notes;
+        let (warning, reasons) = (task.notes.warning, task.notes.reasons);
         assert_eq!(warning.is_some(), start.is_some(), "{warning:?}");
         if let (Some(warning), Some(start)) = (warning, start) {
             assert!(warning.starts_with(start), "{warning}");

@@ -1,7 +1,7 @@
 //! What a kernel or a container shows otherwise than a machine is.
 
 use super::*;
-use crate::step::{Access, GpuGrant};
+use crate::step::Access;
 
 #[test]
 fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
@@ -57,23 +57,15 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
             true => Access::Allowed,
             false => Access::Denied,
         });
-        let gpus = GpuGrant {
-            access: access.collect(),
-            ..GpuGrant::default()
-        };
-        let may_open = |gpu: &GpuIndex| gpus.access[gpu.0] == Access::Allowed;
+        let mut task = Task::default();
+        task.gpus.access.extend(access);
+        let may_open = |gpu: &GpuIndex| task.gpus.access[gpu.0] == Access::Allowed;
         let own = topology.gpu_indices().filter(may_open).collect();
-        let task = Task {
-            known: Some(TaskGpus::new(own, "")),
-            gpus,
-            ..Task::default()
-        };
+        task.known = Some(TaskGpus::new(own, ""));
         let plan = planned(topology, Wish::default(), Step::default(), "");
         let rails = placed(&plan, &task, &[]).placement.rails;
-        let names = rails
-            .iter()
-            .map(|(rail, _)| plan.map.rail(*rail).name.to_string());
-        names.collect::<Vec<_>>()
+        let name = |(rail, _): &_| plan.map.rail(*rail).name.to_string();
+        rails.iter().map(name).collect::<Vec<_>>()
     };
     assert_eq!([nics(0, true), nics(1, true)], [["mlx5_0"], ["mlx5_1"]]);
     // the known limit: a task that sees its own GPU alone cannot tell that another GPU shares its NICs
@@ -99,11 +91,9 @@ fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
         tree.insert(&beyond(path), entry);
     }
     let root = "sys/devices/system/cpu";
-    for (name, list) in [
-        ("possible", "0-287"),
-        ("present", "0-143"),
-        ("online", "0-143"),
-    ] {
+    for (name, list) in rows! {
+        "possible", "0-287"; "present", "0-143"; "online", "0-143";
+    } {
         tree.insert(&format!("{root}/{name}"), Entry::File(list.to_string()));
     }
     for cpu in 144..288 {

@@ -78,35 +78,26 @@ fn refused(path: &Path, author: Author) -> Obstacle {
 fn a_pipe_is_not_waited_for_wherever_it_stands() {
     let place = Place::new("pipe");
     let pipe = place.0.join("sys/class/pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
     let (root, named) = (place.root(), pipe.clone());
     at_once(move || {
         let no_file = |problem| matches!(problem, Obstacle::Kind("a named pipe", "a regular file"));
         assert!(no_file(refused(&named, Author::Anyone)));
         assert_eq!(read_configuration(&named, 100), None);
         // it took a file's place after the caller looked
-        assert!(no_file(
-            open::open_kernel_file(&named).map(drop).unwrap_err()
-        ));
-        let as_tree = Root::directory(&named, Author::Anyone)
-            .map(drop)
-            .unwrap_err();
+        let as_file = open::open_kernel_file(&named).map(drop);
+        assert!(no_file(as_file.unwrap_err()));
+        let as_tree = Root::directory(&named, Author::Anyone).map(drop);
         let no_directory = Obstacle::Kind("a named pipe", "a directory").to_string();
-        assert_eq!(as_tree.problem.to_string(), no_directory);
+        assert_eq!(as_tree.unwrap_err().problem.to_string(), no_directory);
         root.lines("sys/class/pipe", |line| panic!("{line}"));
         assert_eq!(root.read("sys/class/pipe"), None);
         assert_eq!(root.list("sys/class/pipe", |_| true), [""; 0]);
         let notes = notes(&root);
-        let told = notes
-            .iter()
-            .filter(|note| note.starts_with("`/sys/class/pipe`: it is a named pipe"));
-        assert_eq!((told.count(), notes.len()), (2, 2));
+        let told = "`/sys/class/pipe`: it is a named pipe";
+        assert_eq!(notes.len(), 2);
+        assert!(notes.iter().all(|note| note.starts_with(told)));
     });
     assert!(directory_descriptor(&pipe).is_err());
 }
@@ -114,10 +105,8 @@ fn a_pipe_is_not_waited_for_wherever_it_stands() {
 #[test]
 fn devices_and_directories_are_named_for_what_they_are() {
     let of = |path: &str| refused(Path::new(path), Author::Anyone);
-    assert!(matches!(
-        of("/dev/zero"),
-        Obstacle::Kind("a character device", _)
-    ));
+    let zero = of("/dev/zero");
+    assert!(matches!(zero, Obstacle::Kind("a character device", _)));
     assert!(matches!(of("/proc"), Obstacle::Kind("a directory", _)));
     assert!(of("/nowhere").is_absent());
     assert_eq!(read_configuration(Path::new("/dev/zero"), 100), None);
@@ -136,14 +125,11 @@ fn an_open_file_waits_for_no_other_and_stays_in_this_process() {
     let place = Place::new("flags");
     let path = place.file("file", "text");
     let no_wait = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    for (file, wanted) in [
-        (open::open_kernel_file(&path).unwrap(), no_wait),
-        (open::open_resolved(&path).unwrap(), no_wait),
-        (
-            directory_descriptor(&place.0).unwrap(),
-            libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
-        ),
-    ] {
+    for (file, wanted) in rows! {
+        open::open_kernel_file(&path).unwrap(), no_wait;
+        open::open_resolved(&path).unwrap(), no_wait;
+        directory_descriptor(&place.0).unwrap(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    } {
         assert_eq!(flags(&file) & wanted, wanted);
     }
     // a link took the place of the file, and of the directory
@@ -161,12 +147,9 @@ fn links_in_a_circle_and_out_of_the_tree_lead_nowhere() {
     place.link("sys/class/secret", &secret);
     place.link("sys/class/outside", &outside.0);
     let root = place.root();
-    for (path, text) in [
-        ("circle", None),
-        ("up/up/up/real", Some("inside")),
-        ("secret", None),
-        ("outside/secret", None),
-    ] {
+    for (path, text) in rows! {
+        "circle", None; "up/up/up/real", Some("inside"); "secret", None; "outside/secret", None;
+    } {
         let found = root.read(&format!("sys/class/{path}"));
         assert_eq!(found.as_deref(), text, "{path}");
     }
@@ -180,13 +163,10 @@ fn a_link_that_leads_over_another_link_leads_nowhere_since_a_snapshot_could_not_
     let place = Place::new("over");
     fs::create_dir_all(place.0.join("sys/devices/device")).unwrap();
     place.file("sys/devices/device/file", "1");
-    for (link, target) in [
-        ("good", "../devices/device"),
-        ("bad", "good"),
-        ("lost", "good/nowhere"),
-        ("nowhere", "../nowhere"),
-        ("to-nowhere", "nowhere"),
-    ] {
+    for (link, target) in rows! {
+        "good", "../devices/device"; "bad", "good"; "lost", "good/nowhere"; "nowhere", "../nowhere";
+        "to-nowhere", "nowhere";
+    } {
         place.link(&format!("sys/class/{link}"), target);
     }
     let followed = |root: &Root| {
@@ -197,10 +177,8 @@ fn a_link_that_leads_over_another_link_leads_nowhere_since_a_snapshot_could_not_
     };
     let mut root = place.root();
     root.record();
-    let expected = [
-        (Some("1".to_string()), "sys/devices/device".to_string()),
-        (None, "sys/nowhere".to_string()),
-    ];
+    let expected = [(Some("1"), "sys/devices/device"), (None, "sys/nowhere")];
+    let expected = expected.map(|(text, path)| (text.map(str::to_string), path.to_string()));
     assert_eq!(followed(&root), expected);
     let snapshot = Manifest::parse(&root.recorded().to_string()).unwrap();
     assert_eq!(followed(&Root::manifest(snapshot.clone())), expected);
@@ -235,29 +213,22 @@ fn a_file_or_tree_that_others_may_write_to_is_refused_where_roots_word_is_wanted
     }
     let place = Place::new("author");
     let file = place.file("file", "text");
-    for (mode, is_good) in [
-        (0o644, true),
-        (0o600, true),
-        (0o755, true),
-        (0o664, false),
-        (0o602, false),
-    ] {
+    for (mode, is_good) in rows! {
+        0o644, true; 0o600, true; 0o755, true; 0o664, false; 0o602, false;
+    } {
         set_mode(&file, mode);
         assert_eq!(read_file(&file, 100, Author::Anyone).unwrap(), b"text");
-        match is_good {
-            true => assert_eq!(read_file(&file, 100, Author::Root).unwrap(), b"text"),
-            false => assert!(matches!(
-                refused(&file, Author::Root),
-                Obstacle::Writable(_)
-            )),
+        if is_good {
+            assert_eq!(read_file(&file, 100, Author::Root).unwrap(), b"text");
+            continue;
         }
+        let refusal = refused(&file, Author::Root);
+        assert!(matches!(refusal, Obstacle::Writable(_)));
     }
     set_mode(&file, 0o644);
     chown(&file, Some(65534), None).unwrap();
-    assert!(matches!(
-        refused(&file, Author::Root),
-        Obstacle::Owner(65534)
-    ));
+    let refusal = refused(&file, Author::Root);
+    assert!(matches!(refusal, Obstacle::Owner(65534)));
     let tree = |place: &Place| Root::directory(&place.0, Author::Root).map(drop);
     set_mode(&place.0, 0o755);
     assert!(tree(&place).is_ok());
@@ -338,16 +309,12 @@ fn a_table_is_read_line_by_line_and_a_cut_leaves_a_note_and_no_part_of_a_line() 
     let place = Place::new("table");
     let fit = Root::MAX_TABLE / 128;
     let part = |text: &str| text[..text.len() - 100].to_string();
-    for (text, lines, is_cut) in [
-        (table(0), 0, false),
-        (table(10_000), 10_000, false),
+    for (text, lines, is_cut) in rows! {
+        table(0), 0, false; table(10_000), 10_000, false;
         // without an end of its last line
-        (part(&table(10_001)), 10_001, false),
-        (table(fit), fit, false),
-        (table(fit + 1), fit, true),
-        (format!("x{}", table(fit)), fit - 1, true),
-        (format!("{}x", table(fit)), fit, true),
-    ] {
+        part(&table(10_001)), 10_001, false; table(fit), fit, false; table(fit + 1), fit, true;
+        format!("x{}", table(fit)), fit - 1, true; format!("{}x", table(fit)), fit, true;
+    } {
         place.file(PATH, &text);
         let mut manifest = Manifest::default();
         manifest.insert(PATH, Entry::File(text.clone()));
@@ -368,11 +335,7 @@ fn a_table_is_read_line_by_line_and_a_cut_leaves_a_note_and_no_part_of_a_line() 
     }
     let nothing = place.root();
     nothing.lines("proc/net/nothing", |line| panic!("{line}"));
-}
-
-#[test]
-fn a_line_that_is_not_utf8_costs_no_other() {
-    let place = Place::new("utf8");
+    // a line that is not UTF-8 costs no other
     fs::write(place.0.join("proc/net/route"), b"one\ntw\xffo\nthree\n").unwrap();
     let mut found = Vec::new();
     let root = place.root();

@@ -18,14 +18,10 @@ fn dgx(files: &[String]) -> Topology {
 fn dgx_and_findings(files: &[String]) -> (Topology, Vec<Diagnostic>) {
     let mut machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
     // every interface in its class, as in a real tree
-    let devices = machine
-        .iter()
-        .filter_map(|(path, _)| path.strip_prefix("sys/devices/"));
-    let interfaces = devices.filter_map(|path| {
-        let (parent, name) = path.split_once("/net/")?;
-        Some(format!(
-            "sys/class/net/{name} -> ../../devices/{parent}/net/{name}"
-        ))
+    let interfaces = machine.iter().filter_map(|(path, _)| {
+        let (parent, name) = path.strip_prefix("sys/devices/")?.split_once("/net/")?;
+        let target = format!("../../devices/{parent}/net/{name}");
+        Some(format!("sys/class/net/{name} -> {target}"))
     });
     let interfaces: Vec<String> = interfaces.collect();
     add(&mut machine, interfaces.iter().chain(files));
@@ -64,10 +60,8 @@ fn default_routes(files: &[String]) -> Vec<String> {
 
 #[test]
 fn the_default_route_is_found_on_its_own_interface_and_below_bonds_and_vlans() {
-    let (function, net) = (
-        "../../../pci0000:28/0000:28:01.0",
-        "../../devices/virtual/net",
-    );
+    let function = "../../../pci0000:28/0000:28:01.0";
+    let net = "../../devices/virtual/net";
     let below = "sys/devices/virtual/net/bond0";
     let bond = [
         format!("sys/class/net/bond0 -> {net}/bond0"),
@@ -136,10 +130,8 @@ fn an_ipv6_default_route_counts_where_there_is_no_other() {
         let gateway = "fe800000000000000000000000000001";
         format!("{none} 00 {none} 00 {gateway} {metric} 00000001 00000000 {flags} {interface}")
     };
-    let local = format!(
-        "fe8{} 40 {none} 00 {none} 00000100 00000001 00000000",
-        "0".repeat(29)
-    );
+    let to = format!("fe8{}", "0".repeat(29));
+    let local = format!("{to} 40 {none} 00 {none} 00000100 00000001 00000000");
     let table = [
         line("ibp41s0f0", "00000400", "00450003"),
         line("ibp24s0", "00000401", "00450003"),
@@ -168,11 +160,9 @@ fn the_networks_of_an_interface_are_those_it_is_in_as_many_as_a_topology_file_ca
     assert_eq!(networks("mlx5_0"), ["10.1.1.0/24", "10.1.2.0/24"]);
     assert_eq!(networks("mlx5_3"), [""; 0]);
     const MOST: u32 = MAX_NETWORKS as u32;
-    for (count, kept) in [
-        (100, 100),
-        (MOST, MAX_NETWORKS),
-        (MOST + 1000, MAX_NETWORKS),
-    ] {
+    for (count, kept) in rows! {
+        100, 100; MOST, MAX_NETWORKS; MOST + 1000, MAX_NETWORKS;
+    } {
         let line = |network: u32| {
             let network = u32::from_ne_bytes([10, (network >> 8) as u8, network as u8, 0]);
             let mask = u32::from_ne_bytes([255, 255, 255, 0]);
@@ -196,30 +186,20 @@ fn an_address_of_which_the_table_has_no_network_is_found_among_a_ports_gids() {
     let ipv6 = "fc01:0000:0003:0000:0000:0000:0000:0001";
     let mapped = "0000:0000:0000:0000:0000:ffff:0a00:0001";
     let own = "ibp24s0 0000000A 00000000 0001 0 0000FFFF";
-    for (layer, route, gid, expected) in [
-        ("Ethernet", Some(""), ipv6, true),
-        ("Ethernet", Some(""), mapped, true),
+    for (layer, route, gid, expected) in rows! {
+        "Ethernet", Some(""), ipv6, true;
+        "Ethernet", Some(""), mapped, true;
         // its network is known
-        ("Ethernet", Some(own), mapped, false),
+        "Ethernet", Some(own), mapped, false;
         // a capture without the table is no evidence
-        ("Ethernet", None, mapped, false),
+        "Ethernet", None, mapped, false;
         // InfiniBand has no such addresses
-        ("InfiniBand", Some(""), ipv6, false),
+        "InfiniBand", Some(""), ipv6, false;
         // an empty place, and link-local
-        (
-            "Ethernet",
-            Some(""),
-            "0000:0000:0000:0000:0000:0000:0000:0000",
-            false,
-        ),
-        (
-            "Ethernet",
-            Some(""),
-            "0000:0000:0000:0000:0000:ffff:a9fe:0001",
-            false,
-        ),
-        ("Ethernet", Some(""), "", false),
-    ] {
+        "Ethernet", Some(""), "0000:0000:0000:0000:0000:0000:0000:0000", false;
+        "Ethernet", Some(""), "0000:0000:0000:0000:0000:ffff:a9fe:0001", false;
+        "Ethernet", Some(""), "", false;
+    } {
         for index in [2, 7] {
             let port = format!("{MLX5_0}/infiniband/mlx5_0/ports/1");
             let mut files = vec![
@@ -246,10 +226,8 @@ fn the_ports_of_one_function_are_told_by_their_interfaces_numbers() {
     nic.netdevs = vec!["ib0".to_string(), "ib1".to_string()];
     let (found, _) = read(synthesise(&machine), Scope::Placement);
     let ports = found.nics[0].ports.iter();
-    let of: Vec<_> = ports
-        .map(|port| (port.default_route.as_deref(), port.networks.len()))
-        .collect();
-    assert_eq!(of, [(None, 0), (Some("bond0"), 1)]);
+    let of = ports.map(|port| (port.default_route.as_deref(), port.networks.len()));
+    assert!(of.eq([(None, 0), (Some("bond0"), 1)]));
 }
 
 #[test]
@@ -288,18 +266,12 @@ fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
         assert_eq!(known.name, model.name);
         supply(&mut live, known);
         let rails = map(&live).rails;
-        let decoys = described
-            .nics
-            .iter()
-            .filter(|nic| matches!(nic.role, Some(NicRole::Storage | NicRole::Management)));
-        for nic in decoys {
-            let is_rail = rails.iter().any(|rail| rail.name == nic.name);
-            assert!(
-                !is_rail,
-                "{}: {} is a {:?} NIC",
-                model.name, nic.name, nic.role
-            );
-            told += 1;
+        for nic in &described.nics {
+            if let Some(role @ (NicRole::Storage | NicRole::Management)) = nic.role {
+                let is_rail = rails.iter().any(|rail| rail.name == nic.name);
+                assert!(!is_rail, "{}: {} is a {role:?} NIC", model.name, nic.name);
+                told += 1;
+            }
         }
     }
     assert!(told >= 12, "only {told} decoys were tried");

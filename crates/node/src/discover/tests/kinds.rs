@@ -13,10 +13,8 @@ fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() 
     for scope in [Scope::Placement, Scope::Full] {
         let found = |excluded: &str| {
             let mut machine = machine.clone();
-            add(
-                &mut machine,
-                [format!("{place}={text}\nGPU Excluded:\t {excluded}")],
-            );
+            let text = format!("{place}={text}\nGPU Excluded:\t {excluded}");
+            add(&mut machine, [text]);
             read(machine, scope).0.gpus
         };
         let (all, others) = (found("No"), found("Yes"));
@@ -27,20 +25,18 @@ fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() 
 
 #[test]
 fn a_function_is_a_gpu_by_its_class_maker_and_driver() {
-    for (vendor, class, driver, is_gpu) in [
-        ("0x10de", "0x030200", None, true),
-        ("0x1002", "0x120000", None, true),
+    for (vendor, class, driver, is_gpu) in rows! {
+        "0x10de", "0x030200", None, true; "0x1002", "0x120000", None, true;
         // a Data Center GPU Max
-        ("0x8086", "0x038000", None, true),
+        "0x8086", "0x038000", None, true;
         // an FPGA: Intel's PAC D5005 is 8086:0b2b
-        ("0x8086", "0x120000", None, false),
-        ("0x10de", "0x030200", Some("nouveau"), true),
+        "0x8086", "0x120000", None, false; "0x10de", "0x030200", Some("nouveau"), true;
         // kept for a virtual machine
-        ("0x10de", "0x030200", Some("vfio-pci"), false),
-        ("0x10de", "0x030200", Some("nvgrace_gpu_vfio_pci"), false),
-        ("0x10de", "0x030200", Some("xe-vfio-pci"), false),
-        ("0x10de", "0x030200", Some("pci-stub"), false),
-    ] {
+        "0x10de", "0x030200", Some("vfio-pci"), false;
+        "0x10de", "0x030200", Some("nvgrace_gpu_vfio_pci"), false;
+        "0x10de", "0x030200", Some("xe-vfio-pci"), false;
+        "0x10de", "0x030200", Some("pci-stub"), false;
+    } {
         let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
         let mut tree = tree([
             format!("sys/{place}/class={class}"),
@@ -91,19 +87,12 @@ fn a_port_whose_state_cannot_be_read_is_a_port_that_does_not_work_and_keeps_its_
 /// A device below the function of `mlx5_0` beside it, with a port for each of these folders of GIDs.
 fn beside(tree: &mut Manifest, name: &str, ports: &[Option<&str>]) {
     let device = format!("{MLX5_0}/infiniband/{name}");
-    add(
-        tree,
-        [format!("sys/class/infiniband/{name} -> ../../../{device}")],
-    );
+    let link = format!("sys/class/infiniband/{name} -> ../../../{device}");
+    add(tree, [link]);
     for (port, gid) in (1..).zip(ports) {
         let port = format!("{device}/ports/{port}");
-        for file in [
-            "state=4: ACTIVE",
-            "link_layer=Ethernet",
-            "rate=400 Gb/sec (4X NDR)",
-        ] {
-            add(tree, [format!("{port}/{file}")]);
-        }
+        let files = "state=4: ACTIVE|link_layer=Ethernet|rate=400 Gb/sec (4X NDR)";
+        add(tree, files.split('|').map(|file| format!("{port}/{file}")));
         match gid {
             Some(gid) => add(tree, [format!("{port}/gids/0={gid}")]),
             None => tree.insert(&format!("{port}/gids"), Entry::Directory),
@@ -135,10 +124,8 @@ fn two_devices_below_one_function_have_each_its_own_character_device() {
     for (uverbs, device) in [("uverbs0", "mlx5_0"), ("uverbs99", "manae_0")] {
         let target = format!("../../../{verbs}/{uverbs}");
         let link = format!("sys/class/infiniband_verbs/{uverbs} -> {target}");
-        add(
-            &mut tree,
-            [format!("{verbs}/{uverbs}/ibdev={device}"), link],
-        );
+        let ibdev = format!("{verbs}/{uverbs}/ibdev={device}");
+        add(&mut tree, [ibdev, link]);
     }
     for scope in [Scope::Placement, Scope::Full] {
         let (found, _) = read(tree.clone(), scope);
@@ -219,13 +206,8 @@ fn a_card_with_a_switch_of_its_own_slows_the_link_above_that_down() {
                 "0000:03:00.0" => ("0x1002", "0x038000"),
                 _ => (vendor, "0x060400"),
             };
-            add(
-                &mut tree,
-                [
-                    format!("{at}/vendor={vendor}"),
-                    format!("{at}/class={class}"),
-                ],
-            );
+            let vendor = format!("{at}/vendor={vendor}");
+            add(&mut tree, [vendor, format!("{at}/class={class}")]);
             link(&mut tree, &at, speed, "16.0");
         }
         for scope in [Scope::Placement, Scope::Full] {

@@ -1,8 +1,8 @@
 //! Generated machines, as discovery would find them on the live bus.
 
 use nic_placement_topology::{
-    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
-    PciParent, PciTree, PcieLink, Port, PortState, Provenance, Pu, SubnetPrefix, Topology,
+    CpuSet, Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
+    Port, PortState, Provenance, SubnetPrefix, Topology,
 };
 use proptest::prelude::*;
 
@@ -15,6 +15,11 @@ struct Slot {
     numa_node: Option<u32>,
     width: u32,
 }
+
+const STATES: [PortState; 4] = {
+    use PortState::*;
+    [Active, Down, Init, Unknown]
+};
 
 /// A bus: host bridges, each with a switch of a GPU and up to three NICs.
 pub(super) fn machines() -> impl Strategy<Value = Topology> {
@@ -33,12 +38,7 @@ pub(super) fn machines() -> impl Strategy<Value = Topology> {
                 index,
                 nics,
                 gpu: has_gpu.then(|| [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel][vendor]),
-                state: [
-                    PortState::Active,
-                    PortState::Down,
-                    PortState::Init,
-                    PortState::Unknown,
-                ][state],
+                state: STATES[state],
                 numa_node,
                 width,
             },
@@ -47,48 +47,35 @@ pub(super) fn machines() -> impl Strategy<Value = Topology> {
     })
 }
 
+fn cpus(node: u32) -> CpuSet {
+    (node * 8..node * 8 + 8).collect()
+}
+
 fn machine(slots: impl Iterator<Item = Slot>, backwards: bool) -> Topology {
     let mut topology = Topology::empty("generated", Provenance::ThisSystem);
     for os_index in 0..3u32 {
-        let cpus: CpuSet = (os_index * 8..os_index * 8 + 8).collect();
-        let pu = |cpu| Pu {
-            os_index: cpu,
-            package: os_index,
-            core: cpu % 8,
-        };
+        let cpus = cpus(os_index);
+        let pu = |cpu| super::pu(cpu, os_index, cpu % 8);
         topology.pus.extend(cpus.iter().map(pu));
-        let distances = (0..3)
-            .map(|other| if other == os_index { 10 } else { 21 })
-            .collect();
-        topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances,
-            package: Some(os_index),
-        });
+        let distance = |other| if other == os_index { 10 } else { 21 };
+        let distances = (0..3).map(distance).collect();
+        let node = super::numa_node(os_index, cpus, distances, Some(os_index));
+        topology.numa_nodes.push(node);
     }
     slots.for_each(|slot| slot.fill(&mut topology));
     // SR-IOV is looked at where it says something: on verbs devices
     for nic in topology.nics.iter().filter(|nic| nic.ports.len() == 2) {
-        let function = topology.pci.get(nic.address.unwrap()).unwrap().clone();
-        topology.pci.insert(PciFunction {
-            vfs: Some(8),
-            ..function
-        });
+        let mut function = topology.pci.get(nic.address.unwrap()).unwrap().clone();
+        function.vfs = Some(8);
+        topology.pci.insert(function);
     }
     topology.sort();
     // the compute driver may count its GPUs in another order
-    let amd = topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.vendor == GpuVendor::Amd)
-        .count() as u32;
-    let its = topology
-        .gpus
-        .iter_mut()
-        .filter(|gpu| gpu.vendor == GpuVendor::Amd);
-    for (gpu, index) in its.zip((0..amd).rev()).filter(|_| backwards && amd > 1) {
-        gpu.runtime_index = Some(index);
+    let gpus = topology.gpus.iter_mut();
+    let amd: Vec<_> = gpus.filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    if backwards && amd.len() > 1 {
+        let numbered = amd.into_iter().rev().zip(0..);
+        numbered.for_each(|(gpu, index)| gpu.runtime_index = Some(index));
     }
     drop_bridges_above_nothing(&mut topology);
     topology
@@ -99,13 +86,8 @@ fn drop_bridges_above_nothing(topology: &mut Topology) {
     let gpus = topology.gpus.iter().map(|gpu| gpu.address);
     let mut kept = PciTree::default();
     for address in gpus.chain(topology.nics.iter().filter_map(|nic| nic.address)) {
-        for address in topology
-            .pci
-            .ancestors(address)
-            .0
-            .into_iter()
-            .chain([address])
-        {
+        let above = topology.pci.ancestors(address).0.into_iter();
+        for address in above.chain([address]) {
             kept.insert(topology.pci.get(address).unwrap().clone());
         }
     }
@@ -138,26 +120,13 @@ impl Slot {
         vendor: u16,
     ) -> PciAddress {
         let address: PciAddress = address.parse().unwrap();
-        let link = LinkRate {
-            tenths_gt: 160,
-            width: self.width,
-        };
-        topology.pci.insert(PciFunction {
-            class: Some(class),
-            vendor: Some(vendor),
-            device: Some(1),
-            numa_node: self.numa_node,
+        let link = super::pcie_link(&format!("16.0 GT/s x{}", self.width));
+        topology.pci.insert(with! { PciFunction {
+            class: Some(class), vendor: Some(vendor), device: Some(1), numa_node: self.numa_node,
             subsystem: (self.width > 4).then_some((0x1000, 0xa096)),
             iommu: (self.width == 8).then(|| "DMA-FQ".to_string()),
-            local_cpus: self
-                .numa_node
-                .map(|node| (node * 8..node * 8 + 8).collect()),
-            link: PcieLink {
-                current: Some(link),
-                max: Some(link),
-            },
-            ..PciFunction::new(address, parent)
-        });
+            local_cpus: self.numa_node.map(cpus), link
+        } ..PciFunction::new(address, parent) });
         address
     }
 
@@ -167,18 +136,11 @@ impl Slot {
             GpuVendor::Amd => 0x1002,
             GpuVendor::Intel => 0x8086,
         };
-        let (down, gpu) = (
-            format!("{:02x}:00.0", self.bus() + 2),
-            format!("{:02x}:00.0", self.bus() + 3),
-        );
+        let [down, gpu] = [2, 3].map(|below| format!("{:02x}:00.0", self.bus() + below));
         let down = self.add(topology, down, PciParent::Bridge(up), 0x060400, 0x1000);
         let address = self.add(topology, gpu, PciParent::Bridge(down), 0x038000, id);
         // an AMD GPU may be two partitions of one function
-        let partitions = if vendor == GpuVendor::Amd {
-            1 + self.nics as u32 % 2
-        } else {
-            1
-        };
+        let partitions = 1 + u32::from(vendor == GpuVendor::Amd && self.nics % 2 == 1);
         for partition in 0..partitions {
             let number = 2 * self.index as u32 + partition;
             let uuid = match vendor {
@@ -187,44 +149,33 @@ impl Slot {
                 GpuVendor::Intel => None,
             };
             let is_nvidia = vendor == GpuVendor::Nvidia;
-            topology.gpus.push(Gpu {
-                partition: (partitions > 1).then_some(partition),
-                minor: Some(128 + number),
-                uuid,
+            topology.gpus.push(with! { Gpu {
+                partition: (partitions > 1).then_some(partition), minor: Some(128 + number), uuid,
                 model: is_nvidia.then(|| "Model".to_string()),
-                mig_instances: (is_nvidia && self.nics == 3).then_some(2),
-                ..Gpu::new(address, vendor)
-            });
+                mig_instances: (is_nvidia && self.nics == 3).then_some(2)
+            } ..Gpu::new(address, vendor) });
         }
     }
 
     fn add_nic(&self, topology: &mut Topology, up: PciAddress, nic: usize) {
-        let (down, card) = (
-            format!("{:02x}:{:02x}.0", self.bus() + 2, nic + 1),
-            self.bus() + 4 + nic as u32,
-        );
+        let down = format!("{:02x}:{:02x}.0", self.bus() + 2, nic + 1);
+        let card = format!("{:02x}:00.0", self.bus() + 4 + nic as u32);
         let down = self.add(topology, down, PciParent::Bridge(up), 0x060400, 0x1000);
-        let card = self.add(
-            topology,
-            format!("{card:02x}:00.0"),
-            PciParent::Bridge(down),
-            0x020700,
-            0x15b3,
-        );
-        let kinds = [
-            NicKind::Verbs,
-            NicKind::Efa,
-            NicKind::Slingshot,
-            NicKind::Ethernet,
-        ];
-        let kind = kinds[(self.index + nic) % 4];
+        let card = self.add(topology, card, PciParent::Bridge(down), 0x020700, 0x15b3);
+        let kind = match (self.index + nic) % 4 {
+            0 => NicKind::Verbs,
+            1 => NicKind::Efa,
+            2 => NicKind::Slingshot,
+            _ => NicKind::Ethernet,
+        };
         let is_verbs = matches!(kind, NicKind::Verbs | NicKind::Efa);
         let number = format!("{}{nic}", self.index);
         let (name, netdev) = match kind {
-            NicKind::Slingshot => (format!("cxi{number}"), format!("eth{number}")),
-            NicKind::Ethernet => (format!("nic{number}"), format!("nic{number}")),
-            _ => (format!("nic{number}"), format!("eth{number}")),
+            NicKind::Slingshot => ("cxi", "eth"),
+            NicKind::Ethernet => ("nic", "nic"),
+            _ => ("nic", "eth"),
         };
+        let [name, netdev] = [name, netdev].map(|kind| format!("{kind}{number}"));
         let state = match self.state {
             PortState::Init if !is_verbs => PortState::Down,
             state => state,
@@ -240,16 +191,12 @@ impl Slot {
             default_route: (is_verbs && self.width == 4 && nic == 0).then(|| "bond0".to_string()),
             ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
         };
-        topology.nics.push(Nic {
-            address: Some(card),
-            ports: (1..=if is_verbs { nic as u8 % 2 + 1 } else { 1 })
-                .map(port)
-                .collect(),
+        let count = if is_verbs { nic as u8 % 2 + 1 } else { 1 };
+        topology.nics.push(with! { Nic {
+            address: Some(card), ports: (1..=count).map(port).collect(),
             uverbs: is_verbs.then(|| format!("uverbs{number}")),
             guid: is_verbs.then(|| format!("guid{number}")),
-            card: is_verbs.then(|| format!("card{}", self.index)),
-            netdevs: vec![netdev],
-            ..Nic::new(name.parse().unwrap(), kind)
-        });
+            card: is_verbs.then(|| format!("card{}", self.index)), netdevs: vec![netdev]
+        } ..Nic::new(name.parse().unwrap(), kind) });
     }
 }

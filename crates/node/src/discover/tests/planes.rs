@@ -23,18 +23,13 @@ fn with_planes(described: &Topology, rate: &str) -> Manifest {
         let verbs = of_root(&folder(&tree, "infiniband_verbs", uverbs));
         add(&mut tree, [format!("{verbs}/{uverbs}/ibdev={}", nic.name)]);
         let smi = format!("{class}/smi{number}");
-        add(
-            &mut tree,
-            [format!("sys/class/infiniband/smi{number} -> {smi}")],
-        );
+        let link = format!("sys/class/infiniband/smi{number} -> {smi}");
+        add(&mut tree, [link]);
         for port in 1..=4 {
             let port = format!("{}/ports/{port}", of_root(&smi));
-            let rate = format!("{port}/rate={rate}");
-            let state = format!("{port}/state=4: ACTIVE");
-            add(
-                &mut tree,
-                [rate, state, format!("{port}/link_layer=InfiniBand")],
-            );
+            let rate = format!("rate={rate}");
+            let files = [&*rate, "state=4: ACTIVE", "link_layer=InfiniBand"];
+            add(&mut tree, files.map(|file| format!("{port}/{file}")));
         }
     }
     tree

@@ -19,21 +19,14 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
     let mut topology = Topology::empty("clusters", Provenance::ThisSystem);
     for ((os_index, distances), package) in (0..).zip(CLUSTERS).zip(packages) {
         let cpus = (os_index * 8..os_index * 8 + 8).collect();
-        topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances: distances.into(),
-            package,
-        });
+        let node = numa_node(os_index, cpus, distances.into(), package);
+        topology.numa_nodes.push(node);
     }
     let mut insert = |node: u32, bus: u32, class: u32| {
         let at = |bus: u32, device: u32| format!("0000:{bus:02x}:{device:02x}.0").parse().unwrap();
         let host = PciParent::Host(format!("pci0000:{:02x}", bus & 0xf0).parse().unwrap());
         let port: PciAddress = at(bus & 0xf0, bus & 0xf);
-        let link = LinkRate {
-            tenths_gt: 320,
-            width: 16,
-        };
+        let link = pcie_link("32.0 GT/s x16");
         for (address, parent, class) in [
             (port, host, 0x06_0400),
             (at(bus, 0), PciParent::Bridge(port), class),
@@ -41,10 +34,7 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
             topology.pci.insert(PciFunction {
                 class: Some(class),
                 numa_node: Some(node),
-                link: PcieLink {
-                    current: Some(link),
-                    max: Some(link),
-                },
+                link,
                 ..PciFunction::new(address, parent)
             });
         }
@@ -54,17 +44,13 @@ fn clusters(packages: [Option<u32>; 6]) -> Topology {
         .map(|(node, bus)| insert(node, bus, 0x03_0200));
     let nics = [(0, 0x11), (0, 0x12), (3, 0x71), (3, 0x72)]
         .map(|(node, bus)| insert(node, bus, 0x02_0700));
-    topology.gpus = gpus
-        .map(|address| Gpu::new(address, GpuVendor::Nvidia))
-        .into();
+    let gpu = |address| Gpu::new(address, GpuVendor::Nvidia);
+    topology.gpus = gpus.map(gpu).into();
     for (number, address) in nics.into_iter().enumerate() {
         let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
-        let nic = Nic::new(format!("mlx5_{number}").parse().unwrap(), NicKind::Verbs);
-        topology.nics.push(Nic {
-            address: Some(address),
-            ports: vec![port],
-            ..nic
-        });
+        let mut nic = Nic::new(format!("mlx5_{number}").parse().unwrap(), NicKind::Verbs);
+        (nic.address, nic.ports) = (Some(address), vec![port]);
+        topology.nics.push(nic);
     }
     topology.sort();
     topology
@@ -94,10 +80,8 @@ fn clusters_of_one_socket_are_of_one_socket_however_far_apart_they_are() {
 }
 
 fn sockets(topology: &Topology) -> Vec<u32> {
-    let nodes = topology.numa_nodes.iter();
-    nodes
-        .map(|node| topology.socket_of(node.os_index))
-        .collect()
+    let nodes = topology.numa_nodes.iter().map(|node| node.os_index);
+    nodes.map(|node| topology.socket_of(node)).collect()
 }
 
 #[test]
@@ -109,12 +93,8 @@ fn sockets_that_are_near_each_other_are_two() {
             false => 12 + (other ^ os_index),
         };
         let (cpus, distances) = ([os_index].into_iter().collect(), (0..8).map(far).collect());
-        eight.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances,
-            package: Some(os_index / 2),
-        });
+        let node = numa_node(os_index, cpus, distances, Some(os_index / 2));
+        eight.numa_nodes.push(node);
     }
     assert_eq!(sockets(&eight), [0, 0, 2, 2, 4, 4, 6, 6]);
     // without packages the distances tell as well as they can
@@ -140,22 +120,13 @@ fn memory_without_cpus_is_of_the_socket_that_is_nearest_and_of_none_if_two_are()
 #[test]
 fn a_kernel_that_knows_no_packages_has_not_said_that_there_is_one_socket() {
     let mut made = clusters([None; 6]);
-    made.pus = (0..48)
-        .map(|os_index| Pu {
-            os_index,
-            package: 0,
-            core: os_index,
-        })
-        .collect();
+    made.pus = (0..48).map(|cpu| pu(cpu, 0, cpu)).collect();
     let tree = synthesise(&made);
     for scope in [Scope::Placement, Scope::Cores, Scope::Full] {
         let (found, _) = read(tree.clone(), scope);
         assert_eq!(found.numa_nodes, made.numa_nodes, "{scope:?}");
         let again = from_json(&to_json(&found), Provenance::ThisSystem).unwrap();
-        assert_eq!(
-            (again.numa_nodes, again.pus),
-            (found.numa_nodes, found.pus),
-            "{scope:?}"
-        );
+        let got = (again.numa_nodes, again.pus);
+        assert_eq!(got, (found.numa_nodes, found.pus), "{scope:?}");
     }
 }

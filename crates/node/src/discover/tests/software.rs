@@ -16,22 +16,13 @@ fn beside_a_gpu(device: &str, own: &[&str], gid: &str) -> Manifest {
     for (name, place, gid) in [(device, INTERFACE, gid), ("mlx5_0", far, LINK_LOCAL)] {
         let folder = format!("devices/{place}/infiniband/{name}");
         let port = format!("sys/{folder}/ports/1");
-        add(
-            &mut tree,
-            [
-                format!("{port}/state=4: ACTIVE"),
-                format!("{port}/link_layer=Ethernet"),
-                format!("{port}/rate=400 Gb/sec"),
-                format!("{port}/gids/0={gid}"),
-                format!("sys/class/infiniband/{name} -> ../../{folder}"),
-            ],
-        );
+        let files = ["state=4: ACTIVE", "link_layer=Ethernet", "rate=400 Gb/sec"];
+        add(&mut tree, files.map(|file| format!("{port}/{file}")));
+        let link = format!("sys/class/infiniband/{name} -> ../../{folder}");
+        add(&mut tree, [format!("{port}/gids/0={gid}"), link]);
     }
-    let own = own.iter();
-    add(
-        &mut tree,
-        own.map(|file| format!("sys/devices/{INTERFACE}/infiniband/{device}/{file}")),
-    );
+    let folder = format!("sys/devices/{INTERFACE}/infiniband/{device}");
+    add(&mut tree, own.iter().map(|file| format!("{folder}/{file}")));
     tree
 }
 
@@ -41,23 +32,13 @@ const OF_IWARP: &str = "b883:0312:3456:0000:0000:0000:0000:0000";
 
 #[test]
 fn a_software_device_below_the_function_of_its_interface_is_no_nic_of_it() {
-    for (device, own, gid, expected) in [
-        (
-            "rxe0",
-            &["parent=eno1", "node_desc=node7 rxe0"][..],
-            LINK_LOCAL,
-            "mlx5_0",
-        ),
-        (
-            "siw0",
-            &["node_desc=Software iWARP stack"],
-            OF_IWARP,
-            "mlx5_0",
-        ),
+    for (device, own, gid, expected) in rows! {
+        "rxe0", &["parent=eno1", "node_desc=node7 rxe0"][..], LINK_LOCAL, "mlx5_0";
+        "siw0", &["node_desc=Software iWARP stack"], OF_IWARP, "mlx5_0";
         // hardware of iWARP, and a card whatever it is called
-        ("irdma0", &["node_desc=node7 irdma0"], OF_IWARP, "irdma0"),
-        ("rxe0", &["node_desc=rxe"], LINK_LOCAL, "rxe0"),
-    ] {
+        "irdma0", &["node_desc=node7 irdma0"], OF_IWARP, "irdma0";
+        "rxe0", &["node_desc=rxe"], LINK_LOCAL, "rxe0";
+    } {
         for scope in SCOPES {
             let (found, said) = read(beside_a_gpu(device, own, gid), scope);
             assert_eq!(said, [], "{scope:?}");
@@ -74,22 +55,18 @@ fn a_software_device_has_no_pci_function_and_keeps_its_interface() {
     let tree = beside_a_gpu("rxe0", &["parent=eno1"], LINK_LOCAL);
     let (found, _) = read(tree, Scope::Full);
     let rxe = nic(&found, "rxe0");
-    assert_eq!(
-        (rxe.address, &rxe.netdevs[..]),
-        (None, &["eno1".to_string()][..])
-    );
+    let got = (rxe.address, &rxe.netdevs[..]);
+    assert_eq!(got, (None, &["eno1".to_string()][..]));
     // nothing stands below it
     assert_eq!(found.pci.get("0000:12:00.0".parse().unwrap()), None);
 }
 
 #[test]
 fn a_nic_is_asked_once_whether_it_is_software_and_one_of_infiniband_is_not_asked() {
-    for (gid, layer, is_asked) in [
+    for (gid, layer, is_asked) in rows! {
         // `parent` alone is read
-        (LINK_LOCAL, "Ethernet", false),
-        (LINK_LOCAL, "InfiniBand", false),
-        (OF_IWARP, "Ethernet", true),
-    ] {
+        LINK_LOCAL, "Ethernet", false; LINK_LOCAL, "InfiniBand", false; OF_IWARP, "Ethernet", true;
+    } {
         let mut tree = beside_a_gpu("nic0", &["node_desc=node7 nic0"], gid);
         let folder = format!("sys/devices/{INTERFACE}/infiniband/nic0");
         add(&mut tree, [format!("{folder}/ports/1/link_layer={layer}")]);

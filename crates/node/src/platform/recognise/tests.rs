@@ -26,10 +26,7 @@ fn azure() -> Dmi {
 }
 
 fn product(name: &str) -> Dmi {
-    Dmi {
-        product: Some(name.to_string()),
-        ..Dmi::default()
-    }
+    with! { Dmi { product: Some(name.to_string()) } }
 }
 
 fn name(dmi: &Dmi, live: &Topology) -> Option<&'static str> {
@@ -60,9 +57,10 @@ fn move_first(live: &mut Topology, there: PciAddress) {
 }
 
 fn stated(live: &Topology) -> Vec<String> {
-    let paths = live.stated_paths.iter();
-    paths
-        .map(|((gpu, nic), path)| format!("{gpu} {nic} {path}"))
+    let line = |((gpu, nic), path)| format!("{gpu} {nic} {path}");
+    live.stated_paths
+        .iter()
+        .map(|(&pair, path)| line((pair, path)))
         .collect()
 }
 
@@ -176,15 +174,11 @@ fn a_live_pix_wins_over_the_model() {
     supply(&mut live, known(ND_H100));
     assert_eq!(live.path_type(gpu, nic), PathType::Pix);
     // the model's pairs of this GPU and of this NIC, and an untouched pair
-    for (gpu, nic, path) in [
-        (gpu, address("0101:00:00.0"), PathType::Node),
-        (address("0002:00:00.0"), nic, PathType::Node),
-        (
-            address("0003:00:00.0"),
-            address("0103:00:00.0"),
-            PathType::Pix,
-        ),
-    ] {
+    for (gpu, nic, path) in rows! {
+        gpu, address("0101:00:00.0"), PathType::Node;
+        address("0002:00:00.0"), nic, PathType::Node;
+        address("0003:00:00.0"), address("0103:00:00.0"), PathType::Pix;
+    } {
         assert_eq!(live.path_type(gpu, nic), path, "{gpu} {nic}");
     }
     assert_eq!(live.stated_paths.len(), 6);
@@ -200,14 +194,9 @@ fn other_gpus_names_or_clouds_are_other_machines() {
     rename(&mut unread, None, model.as_deref());
     let mut unknown = unread.clone();
     rename(&mut unknown, None, None);
-    let elsewhere = Dmi {
-        vendor: Some("QEMU".to_string()),
-        ..azure()
-    };
-    let another_tag = Dmi {
-        chassis_asset_tag: Some("OracleCloud.com".to_string()),
-        ..azure()
-    };
+    let (mut elsewhere, mut another_tag) = (azure(), azure());
+    elsewhere.vendor = Some("QEMU".to_string());
+    another_tag.chassis_asset_tag = Some("OracleCloud.com".to_string());
     let (mut part, mut fewer) = (as_seen(ND_H100), as_seen("dgx-b200"));
     part.gpus.truncate(4);
     fewer.gpus.truncate(4);
@@ -217,46 +206,37 @@ fn other_gpus_names_or_clouds_are_other_machines() {
     rename(&mut h200, Some(0x2335), Some("NVIDIA H200"));
     rename(&mut renumbered, Some(0x2335), Some("NVIDIA H200"));
     move_first(&mut renumbered, address("0042:00:00.0"));
-    for (dmi, live, expected) in [
-        (product("DGXH100"), &dgx(), Some("dgx-h100")),
+    for (dmi, live, expected) in rows! {
+        product("DGXH100"), &dgx(), Some("dgx-h100");
         // the same board in the machine of another vendor
-        (product("PowerEdge XE9680"), &dgx(), None),
+        product("PowerEdge XE9680"), &dgx(), None;
         // one GPU of another kind, and eight
-        (product("DGXH100"), &mixed, None),
-        (product("DGXH100"), &as_seen("dgx-h200"), None),
-        (azure(), &as_seen(ND_H100), Some(ND_H100)),
-        (elsewhere, &as_seen(ND_H100), None),
-        (another_tag, &as_seen(ND_H100), None),
+        product("DGXH100"), &mixed, None; product("DGXH100"), &as_seen("dgx-h200"), None;
+        azure(), &as_seen(ND_H100), Some(ND_H100); elsewhere, &as_seen(ND_H100), None;
+        another_tag, &as_seen(ND_H100), None;
         // a P5e has the model of a P5, at whatever addresses
-        (product("p5e.48xlarge"), &h200, Some("aws-p5")),
-        (product("p5e.48xlarge"), &renumbered, Some("aws-p5")),
+        product("p5e.48xlarge"), &h200, Some("aws-p5");
+        product("p5e.48xlarge"), &renumbered, Some("aws-p5");
         // by the GPUs' names, where the ids were not read
-        (Dmi::default(), &unread, Some("dgx-h100")),
-        (product("DGXH200"), &unread, None),
+        Dmi::default(), &unread, Some("dgx-h100"); product("DGXH200"), &unread, None;
         // without both, a DGX H100 and a DGX H200 are alike
-        (Dmi::default(), &unknown, None),
-        (product("DGXH200"), &unknown, Some("dgx-h200")),
+        Dmi::default(), &unknown, None; product("DGXH200"), &unknown, Some("dgx-h200");
         // a part of the GPUs, by name and place together
-        (azure(), &part, Some(ND_H100)),
-        (azure(), &moved, None),
+        azure(), &part, Some(ND_H100); azure(), &moved, None;
         // its model's addresses are assumed
-        (product("DGXB200"), &fewer, None),
-    ] {
-        assert_eq!(
-            name(&dmi, live),
-            expected,
-            "{:?} {:?}",
-            dmi.product,
-            live.gpus[0]
-        );
+        product("DGXB200"), &fewer, None;
+    } {
+        let found = name(&dmi, live);
+        assert_eq!(found, expected, "{:?} {:?}", dmi.product, live.gpus[0]);
     }
     supply(&mut part, known(ND_H100));
     let pairs = [
-        "0001:00:00.0 0101:00:00.0 PIX",
-        "0002:00:00.0 0102:00:00.0 PIX",
-        "0003:00:00.0 0103:00:00.0 PIX",
-        "0008:00:00.0 0104:00:00.0 PIX",
+        ("0001", "0101"),
+        ("0002", "0102"),
+        ("0003", "0103"),
+        ("0008", "0104"),
     ];
+    let pairs = pairs.map(|(gpu, nic)| format!("{gpu}:00:00.0 {nic}:00:00.0 PIX"));
     assert_eq!(stated(&part), pairs);
 }
 
@@ -330,10 +310,7 @@ fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
     edit(&mut live, lost, |function| function.numa_node = None);
     edit(&mut live, moved, |function| function.numa_node = Some(1));
     supply(&mut live, model);
-    let both = [
-        "0008:06:00.0 0101:00:00.0 NODE",
-        "0009:06:00.0 0101:00:00.0 NODE",
-    ];
+    let both = ["0008", "0009"].map(|gpu| format!("{gpu}:06:00.0 0101:00:00.0 NODE"));
     assert_eq!(stated(&live), both);
 }
 
@@ -345,12 +322,8 @@ fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
         let before = policy::map(&live, &Wish::default());
         supply(&mut live, model);
         let after = policy::map(&live, &Wish::default());
-        assert_eq!(
-            after,
-            policy::map(&known, &Wish::default()),
-            "{}",
-            known.name
-        );
+        let expected = policy::map(&known, &Wish::default());
+        assert_eq!(after, expected, "{}", known.name);
         let roles = known.nics.iter().filter(|nic| nic.role.is_some()).count();
         let hides = known.stated_paths.len() + roles;
         assert!(hides > 0 || after == before, "{}", known.name);

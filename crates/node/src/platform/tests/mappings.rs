@@ -7,7 +7,7 @@ use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
 use nic_placement_topology::order;
-use nic_placement_topology::{NicKind, NicRole, PathType, Topology};
+use nic_placement_topology::{Nic, NicKind, NicRole, PathType, Topology};
 
 /// The NICs nearest to each GPU by the source above it: the machine, their path, and for groups of
 /// GPUs (or a group list's name) their NICs.
@@ -81,18 +81,13 @@ const STATED: &[&str] = &[
 ];
 
 fn group_list(name: &str) -> Option<&'static str> {
-    match name {
-        "dgx-h100" => {
-            Some("0=mlx5_0 1=mlx5_3 2=mlx5_4 3=mlx5_5 4=mlx5_6 5=mlx5_9 6=mlx5_10 7=mlx5_11")
-        }
-        "one-to-one" => {
-            Some("0=mlx5_0 1=mlx5_1 2=mlx5_2 3=mlx5_3 4=mlx5_4 5=mlx5_5 6=mlx5_6 7=mlx5_7")
-        }
-        "two-to-two" => {
-            Some("0,1=mlx5_0,mlx5_1 2,3=mlx5_2,mlx5_3 4,5=mlx5_4,mlx5_5 6,7=mlx5_6,mlx5_7")
-        }
-        _ => None,
-    }
+    let lists = [
+        "dgx-h100: 0=mlx5_0 1=mlx5_3 2=mlx5_4 3=mlx5_5 4=mlx5_6 5=mlx5_9 6=mlx5_10 7=mlx5_11",
+        "one-to-one: 0=mlx5_0 1=mlx5_1 2=mlx5_2 3=mlx5_3 4=mlx5_4 5=mlx5_5 6=mlx5_6 7=mlx5_7",
+        "two-to-two: 0,1=mlx5_0,mlx5_1 2,3=mlx5_2,mlx5_3 4,5=mlx5_4,mlx5_5 6,7=mlx5_6,mlx5_7",
+    ];
+    let mut lists = lists.iter().filter_map(|list| list.split_once(": "));
+    lists.find_map(|(known, list)| (known == name).then_some(list))
 }
 
 /// GPUs, and the NICs nearest to each of them.
@@ -127,28 +122,18 @@ fn every_model_has_a_test_of_its_stated_pairs_or_says_that_none_are_stated() {
         assert!(!is_without || sources.contains(WITHOUT_PAIRS.1));
         let is_stated = stated().any(|(machine, ..)| machine == model.name);
         let is_tested = is_stated || TESTED_BELOW.contains(&model.name);
-        assert!(
-            is_tested != is_without,
-            "{}: a row, or WITHOUT_PAIRS",
-            model.name
-        );
+        let is_right = is_tested != is_without;
+        assert!(is_right, "{}: a row, or WITHOUT_PAIRS", model.name);
     }
 }
 
 /// The fabric's NICs nearest to a GPU, and their kind of path.
 fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
-    let fabric = topology
-        .nics
-        .iter()
-        .filter(|nic| nic.role == Some(NicRole::Compute));
+    let nics = topology.nics.iter();
+    let fabric = nics.filter(|nic| nic.role == Some(NicRole::Compute));
     let own = topology.gpus[gpu].address;
-    let kinds = fabric.map(|nic| {
-        (
-            topology.path_type(own, nic.address.unwrap()),
-            nic.name.as_str(),
-        )
-    });
-    let kinds: Vec<(PathType, &str)> = kinds.collect();
+    let kind = |nic: &Nic| topology.path_type(own, nic.address.unwrap());
+    let kinds: Vec<_> = fabric.map(|nic| (kind(nic), nic.name.as_str())).collect();
     let best = kinds.iter().map(|(kind, _)| *kind).min().unwrap();
     let names = kinds.into_iter().filter(|(kind, _)| *kind == best);
     (best, names.map(|(_, name)| name).collect())
@@ -191,9 +176,8 @@ fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
             let of_gpu = |&gpu: &usize| {
                 let choices = &placement.gpus[gpu].choices;
                 assert_eq!(choices.len(), part, "{machine}: GPU {gpu}");
-                choices
-                    .iter()
-                    .map(|choice| placement.rail(choice.rail).name.as_str())
+                let rails = choices.iter().map(|choice| placement.rail(choice.rail));
+                rails.map(|rail| rail.name.as_str())
             };
             let used = order::set(gpus.iter().flat_map(of_gpu));
             let is_right = used.iter().all(|nic| nics.contains(nic));
@@ -215,10 +199,9 @@ fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
 fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
     let topology = model("azure-nd96isr-h100-v5").unwrap();
     let placement = policy::map(&topology, &Wish::default());
-    let expected = ["0001", "0002", "0003", "0008"]
-        .into_iter()
-        .zip(["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]);
-    for (gpu, (domain, name)) in expected.enumerate() {
+    let expected = "0001 mlx5_0,0002 mlx5_1,0003 mlx5_2,0008 mlx5_3".split(',');
+    for (gpu, pair) in expected.enumerate() {
+        let (domain, name) = pair.split_once(' ').unwrap();
         let address = topology.gpus[gpu].address.to_string();
         assert_eq!(address, format!("{domain}:00:00.0"));
         assert_eq!(chosen(&placement, gpu), name);
@@ -245,35 +228,28 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
     let placement = policy::map(&topology, &Wish::default());
     for (gpu, near, decoy) in [(0, "mlx5_0", "mlx5_1"), (4, "mlx5_5", "mlx5_6")] {
         let decoy = topology.nics.iter().find(|nic| nic.name == decoy).unwrap();
-        assert_eq!(
-            topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap()),
-            PathType::Pix
-        );
+        let found = topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap());
+        assert_eq!(found, PathType::Pix);
         assert_eq!(chosen(&placement, gpu), near);
     }
     assert_eq!(placement.excluded.len(), 2);
     // the role alone tells them apart
     let mut without_roles = topology.clone();
-    without_roles
-        .nics
-        .iter_mut()
-        .for_each(|nic| nic.role = None);
-    assert!(
-        policy::map(&without_roles, &Wish::default())
-            .excluded
-            .is_empty()
-    );
+    let nics = without_roles.nics.iter_mut();
+    nics.for_each(|nic| nic.role = None);
+    let excluded = policy::map(&without_roles, &Wish::default()).excluded;
+    assert_eq!(excluded.len(), 0);
 }
 
 /// ishandhanani/srt-slurm, pull request 164: cores and GPUs of a GB200 tray.
 #[test]
 fn a_gb200_tray_has_two_gpus_for_each_cpu_and_their_memory_as_nodes_of_its_own() {
     let topology = model("gb200-nvl72").unwrap();
-    let nodes = topology
-        .gpus
-        .iter()
-        .map(|gpu| topology.numa_node_of(gpu.address).unwrap());
-    assert_eq!(nodes.collect::<Vec<_>>(), [0, 0, 1, 1]);
+    let node = |gpu: usize| topology.numa_node_of(topology.gpus[gpu].address);
+    assert_eq!(
+        (topology.gpus.len(), [0, 1, 2, 3].map(node)),
+        (4, [0, 0, 1, 1].map(Some))
+    );
     let cpus = |index| topology.numa_node(index).unwrap().cpus.to_string();
     assert_eq!([cpus(0), cpus(1)], ["0-71", "72-143"]);
     assert_eq!([2, 10, 18, 26].map(cpus), [""; 4]);

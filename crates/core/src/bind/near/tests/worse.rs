@@ -16,34 +16,22 @@ impl Played {
             let address = self.topology.gpus[self.gpu(id)].address;
             self.topology.numa_node_of(address).into_iter().collect()
         };
-        let distances = self.topology.numa_nodes.iter().flat_map(|node| {
-            node.distances
-                .iter()
-                .enumerate()
-                .map(|(other, distance)| ((node.os_index, other as u32), *distance))
+        let nodes = self.topology.numa_nodes.iter();
+        let distances = nodes.clone().flat_map(|node| {
+            let each = (0..).zip(node.distances.iter().copied());
+            each.map(|(other, distance)| ((node.os_index, other), distance))
         });
         let machine = judge::Machine {
             cores: self.topology.cores().iter().map(set).collect(),
-            numa: self
-                .topology
-                .numa_nodes
-                .iter()
-                .map(|node| (node.os_index, set(&node.cpus)))
-                .collect(),
+            numa: nodes.map(|node| (node.os_index, set(&node.cpus))).collect(),
             distances: distances.collect(),
         };
+        let decisions = self.decisions();
+        let known = (0..self.masks.len()).filter(|_| !self.numbers.is_odd);
         let step = judge::Step {
             without: self.masks.iter().map(task).collect(),
-            with: self
-                .decisions()
-                .iter()
-                .map(|decision| task(&decision.cpus))
-                .collect(),
-            homes: if self.numbers.is_odd {
-                Vec::new()
-            } else {
-                (0..self.masks.len()).map(home).collect()
-            },
+            with: decisions.iter().map(|one| task(&one.cpus)).collect(),
+            homes: known.map(home).collect(),
             asked: self.cpus_per_task,
             ..judge::Step::default()
         };
@@ -52,13 +40,8 @@ impl Played {
 }
 
 fn assert_no_worse(played: &Played) {
-    assert_eq!(
-        played.worse(),
-        [""; 0],
-        "{:?} became {:?}",
-        played.masks,
-        played.lists()
-    );
+    let (masks, lists) = (&played.masks, played.lists());
+    assert_eq!(played.worse(), [""; 0], "{masks:?} became {lists:?}");
 }
 
 #[test]
@@ -73,17 +56,11 @@ fn a_task_that_slurm_gave_cores_for_its_cpus_keeps_them() {
         let played = misdealt().with(|played| {
             (played.masks, played.gpus) = (masks, (0..tasks as usize).collect());
             played.cpus_per_task = Some(cores);
-            played.counted = Some(Counted {
-                cpus: 2 * tasks * cores,
-                cores: tasks * cores,
-            });
+            let (cpus, cores) = (2 * tasks * cores, tasks * cores);
+            played.counted = Some(Counted { cpus, cores });
         });
-        let decisions = played.decisions();
-        assert!(
-            decisions
-                .iter()
-                .all(|one| one.cpus.len() == 2 * cores as usize)
-        );
+        let counts = played.decisions().into_iter().map(|one| one.cpus.len());
+        assert!(counts.eq((0..tasks).map(|_| 2 * cores as usize)));
         assert_no_worse(&played.with(|played| played.cpus_per_task = None));
     }
 }
@@ -97,20 +74,17 @@ fn five_tasks_on_six_cpus_have_more_than_one_each() {
     assert_no_worse(&played);
     // four CPUs hold three of the four tasks whose GPUs are there
     let decisions = played.decisions();
-    assert_eq!(
-        decisions.iter().filter(|one| one.cpus.len() == 4).count(),
-        3
-    );
+    let found = decisions.iter().filter(|one| one.cpus.len() == 4).count();
+    assert_eq!(found, 3);
 }
 
 #[test]
 fn tasks_do_not_pile_up_where_device_files_are_not_numbered_in_pci_order() {
     // the first and the last GPU of a DGX H100 have exchanged numbers
     let mut exchanged = misdealt();
-    (
-        exchanged.topology.gpus[0].minor,
-        exchanged.topology.gpus[7].minor,
-    ) = (Some(7), Some(0));
+    for (gpu, minor) in [(0, 7), (7, 0)] {
+        exchanged.topology.gpus[gpu].minor = Some(minor);
+    }
     for (constrained, by_pci) in [(false, false), (false, true), (true, false), (true, true)] {
         for rule in [per_task(), map_gpu(&[0, 1, 2, 3, 4, 5, 6, 7])] {
             let mut order: Vec<usize> = (0..8).collect();
@@ -125,11 +99,8 @@ fn tasks_do_not_pile_up_where_device_files_are_not_numbered_in_pci_order() {
             // ranks 1, 3, 4 and 6.  Where a cgroup leaves each task its own GPU, the two exchanged
             // ones are not certain, and neither task moves
             let (found, before) = (played.lists(), played.before());
-            let moved = found
-                .iter()
-                .zip(&before)
-                .filter(|(found, before)| found != before);
-            assert_eq!(moved.count(), 4, "{constrained} {by_pci} {:?}", played.rule);
+            let moved = (0..8).filter(|&id| found[id] != before[id]).count();
+            assert_eq!(moved, 4, "{constrained} {by_pci} {:?}", played.rule);
         }
     }
 }
@@ -145,55 +116,39 @@ fn cores_of_its_own_are_never_fewer_than_slurm_gave() {
     });
     assert_no_worse(&busy);
     let decisions = busy.decisions();
-    assert!(
-        decisions.iter().all(|one| one.cpus.len() == 14),
-        "{:?}",
-        busy.lists()
-    );
+    let is_right = decisions.iter().all(|one| one.cpus.len() == 14);
+    assert!(is_right, "{:?}", busy.lists());
 }
 
 #[test]
 fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
     let under = |played: &Played, how: &str| -> Vec<String> {
-        let mem_bind = Some(how.to_string());
-        let step = Step {
-            mem_bind,
-            ..played.step()
-        };
+        let mut step = played.step();
+        step.mem_bind = Some(how.to_string());
         let decisions = played.decided(&step);
         decisions.iter().map(|one| one.cpus.to_string()).collect()
     };
     for bind in [Bind::Auto, Bind::Core, Bind::Numa] {
         for how in ["map_mem:", "mask_mem:", "rank", "local"] {
             let played = misdealt().with(|played| played.bind = bind);
-            assert_eq!(
-                under(&played, how),
-                played.before(),
-                "{bind:?} --mem-bind={how}"
-            );
+            let found = under(&played, how);
+            assert_eq!(found, played.before(), "{bind:?} --mem-bind={how}");
         }
     }
-    assert_eq!(
-        under(&misdealt(), "none")[1],
-        "4-5,116-117",
-        "nothing is bound"
-    );
+    let found = under(&misdealt(), "none");
+    assert_eq!(found[1], "4-5,116-117", "nothing is bound");
 }
 
 #[test]
 fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
     let unbound = misdealt().with(|played| played.masks = vec![set("0-223"); 4]);
     // 208 CPUs are other jobs', none is, and Slurm does not count
-    for (job_cores, cpus) in [
-        (Some(8), "0-223"),
-        (Some(112), SOCKETS[0]),
-        (None, SOCKETS[0]),
-    ] {
-        let step = Step {
-            job_cores,
-            ..unbound.step()
-        };
-        assert_eq!(unbound.decided(&step)[0].cpus, set(cpus), "{job_cores:?}");
+    let mut step = unbound.step();
+    for (cores, cpus) in rows! {
+        Some(8), "0-223"; Some(112), SOCKETS[0]; None, SOCKETS[0];
+    } {
+        step.job_cores = cores;
+        assert_eq!(unbound.decided(&step)[0].cpus, set(cpus), "{cores:?}");
     }
 }
 
@@ -201,52 +156,40 @@ fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
 fn any_numbers() -> impl Strategy<Value = (Vec<usize>, Numbers)> {
     let order = || Just((0..8usize).collect::<Vec<_>>()).prop_shuffle();
     (order(), order(), 0u8..3, any::<bool>()).prop_map(|(minors, odd, kind, constrained)| {
-        let by_file = (0..8)
-            .filter_map(|minor| minors.iter().position(|other| *other == minor))
-            .collect();
+        let gpu = |minor| minors.iter().position(|other| *other == minor);
+        let by_file = (0..8).filter_map(gpu).collect();
         let order = [by_file, (0..8).collect(), odd][usize::from(kind)].clone();
-        (
-            minors,
-            Numbers {
-                order,
-                constrained,
-                is_odd: kind == 2 && constrained,
-            },
-        )
+        let is_odd = kind == 2 && constrained;
+        let numbers = Numbers {
+            order,
+            constrained,
+            is_odd,
+        };
+        (minors, numbers)
     })
 }
 
 fn any_step() -> impl Strategy<Value = Played> {
-    let played = (
-        any_masks(),
-        any_numbers(),
-        prop_oneof![Just(Bind::Auto), Just(Bind::Core)],
-    );
-    played.prop_map(|(mut played, (minors, numbers), bind)| {
+    let bind = prop_oneof![Just(Bind::Auto), Just(Bind::Core)];
+    (any_masks(), any_numbers(), bind).prop_map(|(mut played, (minors, numbers), bind)| {
         for (gpu, minor) in played.topology.gpus.iter_mut().zip(minors) {
             gpu.minor = Some(minor as u32);
         }
-        Played {
-            numbers,
-            bind,
-            ..played
-        }
+        (played.numbers, played.bind) = (numbers, bind);
+        played
     })
 }
 
 /// Sets the distances between the nodes of a socket, and between those of two.
 fn put_apart(node: &mut Topology, same_socket: u32, other_socket: u32) {
-    let all = node
-        .numa_nodes
-        .iter_mut()
-        .flat_map(|numa| &mut numa.distances);
-    all.for_each(|distance| {
+    let nodes = node.numa_nodes.iter_mut();
+    for distance in nodes.flat_map(|numa| &mut numa.distances) {
         *distance = match *distance {
             10 => 10,
             12 => same_socket,
             _ => other_socket,
         }
-    });
+    }
 }
 
 fn any_masks() -> impl Strategy<Value = Played> {
@@ -276,52 +219,37 @@ fn any_masks() -> impl Strategy<Value = Played> {
                 put_apart(&mut topology, same_socket, same_socket + farther);
             }
             // the CPUs that other jobs left
-            let free: Vec<u32> = topology
-                .cpus()
-                .iter()
-                .filter(|cpu| held >> (cpu % 64) & 1 == 0)
-                .collect();
+            let cpus = topology.cpus();
+            let is_free = |cpu: &u32| held >> (cpu % 64) & 1 == 0;
+            let free: Vec<u32> = cpus.iter().filter(is_free).collect();
             let free = if free.is_empty() { vec![0] } else { free };
             let all: CpuSet = free.iter().copied().collect();
             let half = all.len() as u32 / 2;
-            let counted = counted.map(|threads| Counted {
-                cpus: threads * half,
-                cores: half,
-            });
+            let of = |cpus, cores| Counted { cpus, cores };
+            let counted = counted.map(|threads| of(threads * half, half));
+            let block = |id| id * free.len() / tasks;
             let masks: Vec<CpuSet> = (0..tasks)
                 .map(|id| match kind {
                     0 => all.clone(),
                     // dealt in turn, or in blocks
                     1 => free.iter().copied().skip(id).step_by(tasks).collect(),
-                    _ => free[id * free.len() / tasks..(id + 1) * free.len() / tasks]
-                        .iter()
-                        .copied()
-                        .collect(),
+                    _ => CpuSet::from_iter(free[block(id)..block(id + 1)].iter().copied()),
                 })
                 .map(|mask: CpuSet| if mask.is_empty() { all.clone() } else { mask })
                 .collect();
             let in_order: Vec<usize> = (0..tasks).collect();
             let gpus = gpus[..tasks].to_vec();
+            let unknown = (0..tasks).map(|id| (id * 3 + 1) % 8);
             let (gpus, rule) = match rule {
                 0 => (in_order, per_task()),
                 1 => (gpus.clone(), map_gpu(&gpus)),
                 // a GPU for each task, in an unknown order
-                2 => (
-                    (0..tasks).map(|id| (id * 3 + 1) % 8).collect(),
-                    Some("gres/gpu:per_task:1".to_string()),
-                ),
+                2 => (unknown.collect(), Some("gres/gpu:per_task:1".to_string())),
                 _ => (gpus, None),
             };
-            Played {
-                topology,
-                masks,
-                gpus,
-                cpus_per_task,
-                counted,
-                rule,
-                bind: Bind::Auto,
-                numbers: Numbers::default(),
-            }
+            let mut played = played(topology, masks, gpus);
+            (played.cpus_per_task, played.counted, played.rule) = (cpus_per_task, counted, rule);
+            played
         },
     )
 }
@@ -338,10 +266,8 @@ proptest! {
 
 #[test]
 fn under_bind_core_no_task_comes_farther_from_its_gpu_though_no_cpu_is_near() {
-    let (few, most) = (
-        "2-4,6,8-9,13,15,19-22,25,28-29,31",
-        "0-3,9-11,13-14,19,21-22,24-27,30-32,34,40-41,43-46,49,58,62",
-    );
+    let few = "2-4,6,8-9,13,15,19-22,25,28-29,31";
+    let most = "0-3,9-11,13-14,19,21-22,24-27,30-32,34,40-41,43-46,49,58,62";
     for (cores, mask, gpus) in [(2, few, [0, 1]), (4, most, [1, 4])] {
         let played = mapped(machine(2, 4, cores, 8), [mask; 2], gpus).asking(1);
         assert_no_worse(&played.with(|played| {
@@ -354,11 +280,9 @@ fn under_bind_core_no_task_comes_farther_from_its_gpu_though_no_cpu_is_near() {
 fn a_task_stays_where_the_step_s_cpus_on_its_gpu_s_socket_are_farther_on_average() {
     // task 0 has one CPU on its GPU's node and one on the other socket; the step's other CPUs on
     // its socket are on two more nodes: 16.5 and 17.3, 18 and 18, 21 and 11.3 from its GPU
-    for (same_socket, other_socket, cpus) in
-        [(21, 23, "0,7"), (22, 26, "0,9-10"), (12, 32, "0,9-10")]
-    {
+    for (same, other, cpus) in [(21, 23, "0,7"), (22, 26, "0,9-10"), (12, 32, "0,9-10")] {
         let mut node = machine(2, 4, 1, 8);
-        put_apart(&mut node, same_socket, other_socket);
+        put_apart(&mut node, same, other);
         let played = mapped(node, ["0,7", "0,7,9-10"], [0, 1]).asking(2);
         assert_eq!(played.lists(), [cpus, "0,7,9-10"]);
     }

@@ -41,13 +41,9 @@ fn in_a_namespace(name: &str, routes: &str) {
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-c", SETUP, "sh"]).arg(own);
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1");
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["--exact", name, "--nocapture"]);
+    command.env(INSIDE, "1").stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return println!("skipped: no `unshare`: {error}"),
