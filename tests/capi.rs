@@ -102,10 +102,8 @@ fn the_library_exports_what_its_header_declares_and_nothing_else() {
     assert_eq!(names, EXPORTS);
     let header = fs::read_to_string(manifest_path("include/nic_placement.h")).unwrap();
     for name in EXPORTS {
-        assert!(
-            header.contains(&format!("{name}(")),
-            "the header has no `{name}`"
-        );
+        let is_so = header.contains(&format!("{name}("));
+        assert!(is_so, "the header has no `{name}`");
     }
     // it needs libc at least, and nothing of Slurm's
     let undefined = symbols(&built(), "--undefined-only").unwrap();
@@ -120,10 +118,8 @@ fn the_library_is_known_by_a_name_with_its_version() {
         return println!("skipped: there is no `readelf`");
     };
     let text = stdout(&output);
-    assert!(
-        text.contains(&format!("Library soname: [{SONAME}]")),
-        "{text}"
-    );
+    let is_so = text.contains(&format!("Library soname: [{SONAME}]"));
+    assert!(is_so, "{text}");
     let libcs = ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"];
     let mut needed = text.lines().filter(|line| line.contains("(NEEDED)"));
     let other = needed.find(|line| !libcs.iter().any(|lib| line.contains(lib)));
@@ -148,20 +144,15 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
         ["-xc++", "-std=c++11"],
     ] {
         let flags = [&language[..], &["-Wpedantic", "-fsyntax-only", "-I"]].concat();
-        let flags = flags
-            .into_iter()
-            .map(OsStr::new)
-            .chain([include.as_os_str()]);
+        let flags = flags.into_iter();
+        let flags = flags.map(OsStr::new).chain([include.as_os_str()]);
         let output = compile(flags, &source, []);
         if stderr(&output).contains("cc1plus") {
             println!("skipped: no C++ compiler");
             continue;
         }
-        assert!(
-            output.status.success(),
-            "{language:?}:\n{}",
-            stderr(&output)
-        );
+        let is_so = output.status.success();
+        assert!(is_so, "{language:?}:\n{}", stderr(&output));
     }
 }
 
@@ -219,15 +210,12 @@ fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
     let line = "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES";
     let output = run(command.args(["--machine", "dgx-h100", "8", "sh", "-c", line]));
     let nics = [0, 3, 4, 5, 6, 9, 10, 11].into_iter().enumerate();
-    let expected: String = nics
-        .map(|(gpu, nic)| format!("{gpu} mlx5_{nic}:1\n"))
-        .collect();
+    let expected = nics.map(|(gpu, nic)| format!("{gpu} mlx5_{nic}:1\n"));
+    let expected: String = expected.collect();
     assert_eq!(stdout(&output), expected);
     let said = stderr(&output);
-    assert!(
-        said.starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n"),
-        "{said}"
-    );
+    let is_so = said.starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n");
+    assert!(is_so, "{said}");
     let output = run(Command::new(&program).args(["--machine", "dgx-h10", "8", "true"]));
     assert_eq!(output.status.code(), Some(1));
     let why = "launch: `node`: `dgx-h10`: no such machine";

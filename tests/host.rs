@@ -86,10 +86,8 @@ fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it_and_one_that_
     for pair in all.chunks(2) {
         let played = of("remote", &format!("--api-version {}", pair[0]));
         let version = format!("plugin_version 0x{}", pair[1]);
-        assert_eq!(
-            played.events("load"),
-            ["plugin_name nic_placement", &version]
-        );
+        let found = played.events("load");
+        assert_eq!(found, ["plugin_name nic_placement", &version]);
     }
 }
 
@@ -102,10 +100,8 @@ fn srun_sbatch_and_slurmstepd_get_one_option_with_an_optional_argument_and_slurm
         let is = |event: &&str| event.starts_with("register ");
         let registered: Vec<_> = played.events("init").into_iter().filter(is).collect();
         let begin = "register nic-placement has_arg 2 arginfo [";
-        assert!(
-            registered.len() == 1 && registered[0].starts_with(begin),
-            "{played}"
-        );
+        let is_so = registered.len() == 1 && registered[0].starts_with(begin);
+        assert!(is_so, "{played}");
         assert_eq!(played.returned("init"), Some(0), "{played}");
     }
     let played = of("slurmd", "--arg default=closest --arg no-such-argument");
@@ -123,11 +119,8 @@ fn a_typo_ends_srun_and_sbatch_with_one_line_that_names_the_word_and_where_all_a
         ] {
             let played = of(context, &format!("--option {typed}"));
             played.one_error(&told);
-            assert_eq!(
-                (played.log().len(), &*played.log()[0].when),
-                (1, "option"),
-                "{played}"
-            );
+            let when: Vec<_> = played.log().into_iter().map(|line| line.when).collect();
+            assert_eq!(when, ["option"], "{played}");
             let ended = (played.status, played.returned("option"));
             assert_eq!(ended, (Some(255), Some(-1)), "{played}");
         }
@@ -140,10 +133,8 @@ fn the_same_typo_on_a_node_is_logged_and_what_stands_without_the_option_stands()
     let left = "--env _SLURM_SPANK_OPTION_nic_placement_nic_placement=closet";
     for words in ["--option closet", left] {
         let played = on(words).eight();
-        let of_option = played
-            .log()
-            .into_iter()
-            .filter(|line| line.when == "option");
+        let of_option = played.log();
+        let of_option = of_option.into_iter().filter(|line| line.when == "option");
         assert_eq!(of_option.count(), 1, "{played}");
         assert_eq!(played.returned("option"), Some(0), "{played}");
         played.near().says(&["`closet`"]);

@@ -54,10 +54,8 @@ fn reports(source: &str) -> Vec<String> {
         "show --gpu all",
         "check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
     ];
-    commands
-        .iter()
-        .map(|command| format!("{command} {source}"))
-        .collect()
+    let all = commands.iter();
+    all.map(|command| format!("{command} {source}")).collect()
 }
 
 #[test]
@@ -81,10 +79,8 @@ fn no_line_of_a_report_on_any_machine_or_of_help_is_wider_than_a_page() {
             assert!(text.contains("Usage: nic-placement"), "{asked:?}: {text}");
             fits(&text, WIDTH);
         }
-        assert_eq!(
-            printed(&format!("{command} --help")),
-            printed(&format!("help {command}"))
-        );
+        let found = printed(&format!("{command} --help"));
+        assert_eq!(found, printed(&format!("help {command}")));
     }
     assert_eq!(printed(""), printed("help"));
 }
@@ -93,9 +89,8 @@ fn no_line_of_a_report_on_any_machine_or_of_help_is_wider_than_a_page() {
 fn commands() -> Vec<String> {
     let help = printed("-h");
     let list = help.lines().filter_map(|line| line.strip_prefix("  "));
-    let commands: Vec<String> = list
-        .map(|line| line.split_whitespace().next().unwrap().into())
-        .collect();
+    let commands = list.map(|line| line.split_whitespace().next().unwrap().into());
+    let commands: Vec<String> = commands.collect();
     assert_eq!(commands.len(), 15, "{commands:?}");
     commands
 }
@@ -104,20 +99,17 @@ fn commands() -> Vec<String> {
 fn a_plan_loses_nothing_of_what_its_json_says() {
     for machine in machines() {
         let plan = format!("plan --machine {machine} --gpus-per-task 1");
-        let text: String = printed(&format!("{plan} --why"))
-            .split_whitespace()
-            .collect();
+        let text = printed(&format!("{plan} --why"));
+        let text: String = text.split_whitespace().collect();
         for task in json(&format!("{plan} --json"))["tasks"].as_array().unwrap() {
             let parts = |list: &str, of: &str| -> Vec<String> {
                 let parts = task[list].as_array().unwrap().iter();
-                parts
-                    .filter_map(|part| part[of].as_str().map(str::to_string))
-                    .collect()
+                let all = parts.filter_map(|part| part[of].as_str().map(str::to_string));
+                all.collect()
             };
             let env = task["env"].as_object().unwrap().keys().cloned().collect();
-            let sets = ["cpus", "mems"]
-                .map(|of| task[of].as_str().unwrap().to_string())
-                .to_vec();
+            let sets = ["cpus", "mems"].map(|of| task[of].as_str().unwrap().to_string());
+            let sets = sets.to_vec();
             let facts = [
                 parts("gpus", "address"),
                 parts("nics", "name"),
@@ -236,9 +228,8 @@ fn nothing_that_is_quoted_in_a_message_moves_a_terminal() {
         is_harmless(&text);
         // each line of `check` has the code of a check behind its level
         let is_ours = |line: &str| codes().any(|code| line.starts_with(&format!("ok     {code} ")));
-        let forged = text
-            .lines()
-            .find(|line| line.starts_with("ok") && !is_ours(line));
+        let mut forged = text.lines();
+        let forged = forged.find(|line| line.starts_with("ok") && !is_ours(line));
         assert_eq!(forged, None, "{answer}");
     }
 }
@@ -287,20 +278,15 @@ fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
         "machines",
         "completions zsh",
     ] {
-        let mut command = tool()
-            .args(command.split(' '))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut tool = tool();
+        tool.args(command.split(' ')).stdout(Stdio::piped());
+        let mut command = tool.stderr(Stdio::piped()).spawn().unwrap();
         // closed before it has written anything
         drop(command.stdout.take());
         Answer::new("", command.wait_with_output().unwrap()).is(0, "", "");
     }
-    let full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let mut options = fs::OpenOptions::new();
+    let full = options.write(true).open("/dev/full").unwrap();
     let answer = Answer::of(tool().arg("machines").stdout(full));
     answer.ends(1).says(&["nic-placement: cannot write: "]);
     // nor is a closed stderr a reason to panic

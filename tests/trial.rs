@@ -23,9 +23,8 @@ impl Played {
         let played = Played(Place::new(&format!("trial-{name}")));
         for (source, library) in libraries {
             let mut compiler = Command::new("cc");
-            compiler
-                .args("-shared -fPIC -Wall -Werror -Wno-parentheses".split(' '))
-                .args(words);
+            compiler.args("-shared -fPIC -Wall -Werror -Wno-parentheses".split(' '));
+            compiler.args(words);
             compiler.args(["-o", &played.0.at(library)]);
             match compiler.arg(checkout("tests/trial").join(source)).output() {
                 Ok(output) => _ = Answer::new("cc", output).ends(0),
@@ -74,11 +73,8 @@ fn driver<'p>(probe: &'p Probe, name: &str) -> &'p ProbedDriver {
 }
 
 fn addresses(driver: &ProbedDriver) -> Vec<&str> {
-    driver
-        .devices
-        .iter()
-        .map(|device| &*device.address)
-        .collect()
+    let devices = driver.devices.iter();
+    devices.map(|device| &*device.address).collect()
 }
 
 #[test]
@@ -175,10 +171,8 @@ fn a_driver_that_shows_no_device_is_no_failure_and_its_numbers_and_texts_are_bou
     );
     let endless = [("PLAYED_COUNT", "1000"), ("PLAYED_NO_END", "1")];
     let probe = played.probe(&[FIRST], "", &endless);
-    let names = driver(&probe, "cuda")
-        .devices
-        .iter()
-        .map(|device| device.name.clone());
+    let names = driver(&probe, "cuda");
+    let names = names.devices.iter().map(|device| device.name.clone());
     assert_eq!(names.collect::<Vec<_>>(), vec![Some("x".repeat(256)); 256]);
     assert!(matches!(judge(&probe), Identity::Differs { .. }));
     let probe = played.probe(&[FIRST], "", &[("PLAYED_COUNT", "-5")]);
@@ -212,10 +206,8 @@ fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
     let given_back = "freed on device\nfreed on host\nreleased context 0\n";
     assert_eq!(played.run(&[FIRST], copies, &[]).err, given_back);
     let rates = played.probe(&[FIRST], copies, &[]).copies.unwrap();
-    assert!(
-        rates.to_device_mb_s > 1.0 && rates.to_host_mb_s > 1.0,
-        "{rates:?}"
-    );
+    let is_so = rates.to_device_mb_s > 1.0 && rates.to_host_mb_s > 1.0;
+    assert!(is_so, "{rates:?}");
     for (function, is_given_back) in [
         ("cuDevicePrimaryCtxRetain", ""),
         ("cuCtxSetCurrent", "released context 0\n"),

@@ -36,9 +36,8 @@ fn each_gpu_has_its_nic_and_the_cpus_beside_it_also_in_the_example() {
         return;
     };
     let nics = [0, 3, 4, 5, 6, 9, 10, 11].into_iter().enumerate();
-    let lines: String = nics
-        .map(|(gpu, nic)| format!("GPU {gpu}  mlx5_{nic}:1\n"))
-        .collect();
+    let lines = nics.map(|(gpu, nic)| format!("GPU {gpu}  mlx5_{nic}:1\n"));
+    let lines: String = lines.collect();
     assert_eq!(text, lines);
     let text = "
 for task in (0, 7):
@@ -93,10 +92,8 @@ fn the_module_takes_a_machine_by_its_name_and_refuses_a_rank_that_is_not_below_t
     ];
     begin(&lines[..5], &expected);
     for line in ["  UCX_NET_DEVICES=mlx5_5:1", "  GPU 3: `local rank 3`"] {
-        assert!(
-            lines.iter().any(|other| other.starts_with(line)),
-            "{lines:?}"
-        );
+        let is_so = lines.iter().any(|other| other.starts_with(line));
+        assert!(is_so, "{lines:?}");
     }
 }
 

@@ -53,11 +53,8 @@ fn block(name: &str, style: Style) -> String {
 /// The programs that give up what a task got, as the plugin tells of them.
 fn rebinding(is_meant: fn(&Row) -> bool) -> String {
     let found = |row: &Row| {
-        let name = row
-            .conditions
-            .split([' ', '=', '!'])
-            .next()
-            .unwrap_or_default();
+        let name = row.conditions;
+        let name = name.split([' ', '=', '!']).next().unwrap_or_default();
         let more = if name.contains(char::is_uppercase) {
             ""
         } else {
@@ -124,10 +121,8 @@ pub fn runs() -> Vec<Run> {
             sha256,
         }
     };
-    rows_of("tests/slurm/releases.tsv")
-        .into_iter()
-        .map(run)
-        .collect()
+    let all = rows_of("tests/slurm/releases.tsv");
+    all.into_iter().map(run).collect()
 }
 
 /// The CPUs and NICs of launchers' ranks, from the record of `make test-launchers`.

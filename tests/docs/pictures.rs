@@ -9,8 +9,6 @@ fn the_readme_s_picture_is_what_the_tool_draws() {
         svg,
         &tool("plan --machine dgx-h100 --gpus-per-task 1 --svg"),
     );
-    assert!(
-        read("README.md").contains(&format!("<img src=\"{svg}\"")),
-        "README.md"
-    );
+    let is_so = read("README.md").contains(&format!("<img src=\"{svg}\""));
+    assert!(is_so, "README.md");
 }

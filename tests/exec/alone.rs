@@ -243,9 +243,8 @@ fn who_is_not_root_is_placed_too() {
 /// Variables of so many bytes in all, each shorter than the kernel's limit for one.
 fn filler(bytes: usize) -> impl Iterator<Item = (String, String)> {
     const ONE: usize = 100_000;
-    let parts = (0..bytes)
-        .step_by(ONE)
-        .map(move |from| ONE.min(bytes - from));
+    let parts = (0..bytes).step_by(ONE);
+    let parts = parts.map(move |from| ONE.min(bytes - from));
     let parts = parts.enumerate();
     parts.map(|(number, part)| (format!("FILLER_{number:03}"), "x".repeat(part)))
 }

@@ -21,9 +21,8 @@ fn there(path: PathBuf) -> bool {
 fn node_with(program: &str) -> Option<&'static Node> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
-    let place = places
-        .find(|place| place.is_file())
-        .unwrap_or(program.into());
+    let place = places.find(|place| place.is_file());
+    let place = place.unwrap_or(program.into());
     node().filter(|_| there(place))
 }
 
@@ -160,10 +159,8 @@ fn who_is_bound_far_from_its_gpu_is_told_how_its_own_launcher_binds_nothing() {
         };
         let advice = format!("(`{advice}` leaves that");
         let said = told("closest");
-        let far: Vec<&str> = said
-            .lines()
-            .filter(|line| line.contains("stay far"))
-            .collect();
+        let far = said.lines().filter(|line| line.contains("stay far"));
+        let far: Vec<&str> = far.collect();
         assert!(far.len() == 1 && far[0].contains(&advice), "{said}");
         assert!(told("verbose").contains(&advice));
         // no word asked for CPUs

@@ -66,12 +66,8 @@ fn make() -> Result<Node, String> {
     assert!(cc.status().is_ok_and(|status| status.success()), "report.c");
     let tree = harness::own_dgx_h100("exec-tree");
     let mut prepare = Command::new(slurm("machine.sh"));
-    let prepared = prepare
-        .arg("prepare")
-        .arg(tree)
-        .arg(folder.join("node"))
-        .output()
-        .unwrap();
+    let prepared = prepare.arg("prepare").arg(tree);
+    let prepared = prepared.arg(folder.join("node")).output().unwrap();
     assert!(prepared.status.success(), "{}", harness::stderr(&prepared));
     let node = Node { folder };
     let entered = node.run(&[], "true");
@@ -108,9 +104,8 @@ impl Node {
     /// Runs a line of a shell's on the node, with these variables and nothing of this process's but `PATH` and `HOME`; the
     /// tool is `nic-placement`.
     pub fn run(&self, variables: &[(&str, &str)], line: &str) -> Output {
-        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"))
-            .parent()
-            .unwrap();
+        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"));
+        let tool = tool.parent().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
         let shim = self.folder.join("fakecpu.so");
         let line = format!("export LD_PRELOAD={}; {line}", shim.display());

@@ -293,9 +293,8 @@ fn a_nic_without_a_verbs_device_beside_others_is_in_no_task_and_fails_the_check(
     let reports = node.reports(&[], &format!("{hide}; {}", node.launched(8, "", "")));
     assert!(!nics(&reports).concat().contains("mlx5_0:1"), "{reports:?}");
     assert_eq!(reports[1].ucx(), ["mlx5_3:1"]);
-    let checked = node
-        .run(&[], &format!("{hide}; nic-placement check"))
-        .stdout;
+    let checked = node.run(&[], &format!("{hide}; nic-placement check"));
+    let checked = checked.stdout;
     let checked = String::from_utf8_lossy(&checked);
     assert!(checked.contains("`mlx5_0` has no device node"), "{checked}");
     assert!(checked.contains("8 GPUs, 7 of 14 NICs"), "{checked}");

@@ -32,11 +32,8 @@ fn in_a_placed_step_each_process_takes_its_own_of_what_the_task_has() {
     let is_so = task.ucx() == ["mlx5_9:1"] && task.word("cpus") == NEAR[1];
     assert!(is_so, "{task:?}");
     assert_eq!(task.word("NCCL_IB_HCA"), whole.word("NCCL_IB_HCA"));
-    assert!(
-        task.word("NIC_PLACEMENT")
-            .contains("set:UCX_NET_DEVICES=mlx5_9:1"),
-        "{task:?}"
-    );
+    let marker = task.word("NIC_PLACEMENT");
+    assert!(marker.contains("set:UCX_NET_DEVICES=mlx5_9:1"), "{task:?}");
 }
 
 #[test]
@@ -64,12 +61,8 @@ fn where_plugstack_conf_is_not_in_sight_the_steps_lists_tell_which_nics_it_uses(
     let list = "=mlx5_0:1,mlx5_4:1";
     let task = with_list(list);
     assert_eq!(task.word("NCCL_IB_HCA"), list);
-    assert!(
-        [["mlx5_0:1"], ["mlx5_4:1"]]
-            .iter()
-            .any(|nic| task.ucx() == nic),
-        "{task:?}"
-    );
+    let is_so = task.ucx() == ["mlx5_0:1"] || task.ucx() == ["mlx5_4:1"];
+    assert!(is_so, "{task:?}");
     // as from another node
     let task = with_list("=mlx5_0:1,mlx5_44:1");
     assert_eq!(task.ucx(), ["mlx5_3:1"]);

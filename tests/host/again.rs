@@ -31,19 +31,13 @@ fn steps() -> Vec<(&'static str, Step)> {
 /// Bytes and open files after a tenth of the calls and after all of them.
 fn held(step: &Step, times: u32) -> [u64; 4] {
     // without its caches malloc counts no more than is in use
-    let step = step
-        .clone()
-        .daemon_env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    let step = step.clone();
+    let step = step.daemon_env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     let played = step.word("--again", times.to_string()).play();
-    let line = played
-        .text
-        .lines()
-        .find(|line| line.starts_with("again "))
-        .expect("its figures");
-    let numbers: Vec<u64> = line
-        .split(' ')
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let line = played.text.lines().find(|line| line.starts_with("again "));
+    let line = line.expect("its figures");
+    let numbers = line.split(' ');
+    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("four numbers")
 }
 

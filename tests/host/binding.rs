@@ -117,9 +117,8 @@ fn threads_that_were_switched_off_since_slurmd_started_keep_nobody_from_moving()
         fs::write(list, cpus).unwrap();
     }
     for (words, cpus) in [("closest", "0-111"), ("bind=numa", "60-63")] {
-        let step = Step::in_context("remote")
-            .sysfs(&tree)
-            .arg("trust-topology");
+        let step = Step::in_context("remote");
+        let step = step.sysfs(&tree).arg("trust-topology");
         let step = step.option(words).word("--played-cpus", cpus);
         masked(step.env("SLURM_CPUS_PER_TASK=16"))
             .ok()
@@ -153,10 +152,8 @@ fn what_did_not_take_is_logged_shown_where_asked_and_fails_a_strict_task() {
         let play = |words: &str| on(ALL, &format!("{words} --deaf {deaf}")).gpu("0");
         let quiet = play("bind=numa");
         quiet.ok().quiet();
-        let logged = quiet
-            .told("info")
-            .into_iter()
-            .filter(|text| text.contains(told));
+        let logged = quiet.told("info");
+        let logged = logged.into_iter().filter(|text| text.contains(told));
         assert_eq!(logged.count(), 1, "{quiet}");
         play("bind=numa,verbose").ok().shows(&["task 0", told]);
         play("bind=numa,strict").fails(0, &["task 0 fails, as `strict` asks", told]);
@@ -240,9 +237,8 @@ fn a_task_never_gets_a_cpu_that_slurm_did_not_give_it_and_memory_is_preferred_no
     for task in 0..8 {
         one.on_cpus(task, "0");
         let policy = all.near().memory(task).unwrap_or("default".to_string());
-        let begins = ["default", "preferred"]
-            .iter()
-            .any(|word| policy.starts_with(word));
+        let begins = ["default", "preferred"];
+        let begins = begins.iter().any(|word| policy.starts_with(word));
         assert!(begins, "task {task}: `{policy}`\n{all}");
     }
 }

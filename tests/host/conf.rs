@@ -65,11 +65,8 @@ fn a_partition_that_a_user_names_makes_root_open_nothing() {
     let played = at(&tree, "--env SLURM_JOB_PARTITION=p").eight();
     played.untouched().one_error(&["not for a partition"]);
     let named = played.text.matches(nowhere).count();
-    assert_eq!(
-        named,
-        played.told("error")[0].matches(nowhere).count(),
-        "{played}"
-    );
+    let expected = played.told("error")[0].matches(nowhere).count();
+    assert_eq!(named, expected, "{played}");
 }
 
 #[test]
@@ -104,10 +101,8 @@ fn refused(tree: &Path, words: &[&str]) {
         let of_tasks: Vec<LogLine> = of_tasks.collect();
         assert_eq!(of_tasks.len(), usize::from(!asked.is_empty()), "{played}");
         for line in of_tasks {
-            assert!(
-                line.when == "task 0" && line.has(&["runs without placement"]),
-                "{played}"
-            );
+            let is_so = line.when == "task 0" && line.has(&["runs without placement"]);
+            assert!(is_so, "{played}");
         }
     }
 }
@@ -171,9 +166,8 @@ fn a_file_that_conf_promises_and_is_not_there_places_nobody() {
     let elsewhere = tree.join("elsewhere.conf");
     let named = format!("--arg default=closest --arg conf={}", elsewhere.display());
     let played = at(&tree, &named).eight();
-    played
-        .untouched()
-        .says_at("error", &["elsewhere.conf`: No such file"]);
+    played.untouched();
+    played.says_at("error", &["elsewhere.conf`: No such file"]);
     fs::write(&elsewhere, "exclude=mlx5_0\n").unwrap();
     mode(&elsewhere, 0o644);
     let played = at(&tree, &named).gpu("0");
@@ -206,17 +200,13 @@ fn the_switch_beats_every_user_and_tells_who_asked_in_one_line() {
             assert_eq!(played.untouched().told("info"), [""; 0], "{played}");
             let lines = played.shown_to_the_user();
             let is = |line: &LogLine| line.has(&["without placement: disabled by `"]);
-            assert_eq!(
-                (lines.len(), lines.iter().all(is)),
-                (usize::from(is_told), true),
-                "{played}"
-            );
+            let found = (lines.len(), lines.iter().all(is));
+            assert_eq!(found, (usize::from(is_told), true), "{played}");
         }
     }
     let by_plugstack = dgx("--arg disable --option closest").eight();
-    by_plugstack
-        .untouched()
-        .shows(&["`disable` in plugstack.conf"]);
+    by_plugstack.untouched();
+    by_plugstack.shows(&["`disable` in plugstack.conf"]);
 }
 
 #[test]

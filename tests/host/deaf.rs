@@ -71,9 +71,8 @@ fn are_left(variable: &str) -> bool {
     let of = |process: fs::DirEntry| fs::read(process.path().join("environ")).unwrap_or_default();
     let mut all = fs::read_dir("/proc").expect("/proc").flatten().map(of);
     all.any(|environment| {
-        environment
-            .split(|byte| *byte == 0)
-            .any(|each| each == variable.as_bytes())
+        let mut parts = environment.split(|byte| *byte == 0);
+        parts.any(|each| each == variable.as_bytes())
     })
 }
 
@@ -117,9 +116,8 @@ fn a_home_on_fuse_whose_daemon_sleeps_is_asked_nothing_and_holds_up_no_task() {
     let file = deaf.place.join("nccl.conf");
     let named =
         ["NCCL_CONF_FILE", "NCCL_TOPO_FILE"].map(|name| format!("{name}={}", file.display()));
-    let step = at_home(Path::new("/nowhere"), VERBOSE)
-        .env(&named[0])
-        .env(&named[1]);
+    let step = at_home(Path::new("/nowhere"), VERBOSE);
+    let step = step.env(&named[0]).env(&named[1]);
     let played = quickly(&step);
     // UCX reads none of them
     let set = LISTS.map(|name| played.env(0, name).is_some());
@@ -158,16 +156,10 @@ fn a_home_that_is_mounted_when_it_is_asked_for_first_loses_nothing() {
             return;
         };
         let played = quickly(&at_home(&deaf.place.join("alice"), VERBOSE));
-        assert_eq!(
-            played.near().env(0, "NCCL_IB_HCA").is_some(),
-            is_set,
-            "{played}"
-        );
-        assert_eq!(
-            played.said(&["alice/.nccl.conf` sets it"]),
-            !is_set,
-            "{played}"
-        );
+        let found = played.near().env(0, "NCCL_IB_HCA").is_some();
+        assert_eq!(found, is_set, "{played}");
+        let found = played.said(&["alice/.nccl.conf` sets it"]);
+        assert_eq!(found, !is_set, "{played}");
         assert_ne!(deaf.asked(), "");
     }
 }

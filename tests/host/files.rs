@@ -77,23 +77,18 @@ fn a_pipe_as_a_configuration_file_costs_nothing_and_one_that_is_too_long_may_set
     pipe(&conf);
     let list = on("").gpu("0").env(0, "NCCL_IB_HCA").unwrap();
     for (variable, value) in [("HOME", &home), ("NCCL_CONF_FILE", &conf)] {
-        let played = on("")
-            .env(&format!("{variable}={}", value.display()))
-            .gpu("0");
+        let played = on("").env(&format!("{variable}={}", value.display()));
+        let played = played.gpu("0");
         played.near().has(0, "NCCL_IB_HCA", &list);
     }
     fs::remove_file(&conf).unwrap();
     let long = format!("{}NCCL_IB_HCA=mlx5_0\n", "# a remark\n".repeat(7_000));
     for (text, is_set) in [("# a remark\n", true), (&long, false)] {
         fs::write(&conf, text).unwrap();
-        let played = on("--option closest,verbose")
-            .env(&format!("HOME={}", home.display()))
-            .gpu("0");
-        assert_eq!(
-            played.near().env(0, "NCCL_IB_HCA").is_some(),
-            is_set,
-            "{played}"
-        );
+        let played = on("--option closest,verbose");
+        let played = played.env(&format!("HOME={}", home.display())).gpu("0");
+        let found = played.near().env(0, "NCCL_IB_HCA").is_some();
+        assert_eq!(found, is_set, "{played}");
         let why = [".nccl.conf", "longer than what is read", "may set it"];
         assert_eq!(played.said(&why), !is_set, "{played}");
     }

@@ -110,9 +110,8 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
     };
     let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
     write("proc/net/route".to_string(), &format!("{head}{routes}"));
-    interfaces
-        .iter()
-        .for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
+    let all = interfaces.iter();
+    all.for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
     tree
 }
 
@@ -266,10 +265,8 @@ impl Step {
         };
         assert_eq!(stderr(&output), "", "on stderr itself\n{played}");
         assert!(played.status.is_some(), "{}\n{played}", output.status);
-        assert!(
-            !played.text.contains(": host: "),
-            "no rule of Slurm's\n{played}"
-        );
+        let is_so = !played.text.contains(": host: ");
+        assert!(is_so, "no rule of Slurm's\n{played}");
         played
     }
 

@@ -18,10 +18,8 @@ fn no_text_of_a_user_ends_a_line_of_the_log_or_of_the_terminal() {
     for variable in variables.split(',') {
         forged(dgx("--option verbose"), variable).eight().ok();
     }
-    let all = variables
-        .split(',')
-        .fold(dgx("--option verbose"), forged)
-        .eight();
+    let all = variables.split(',');
+    let all = all.fold(dgx("--option verbose"), forged).eight();
     all.ok().says(&["none\\n[2026-01-01T00"]);
     let begins = |line: &LogLine| line.text.starts_with("[2026");
     assert!(!all.log().iter().any(begins), "{all}");
@@ -51,9 +49,8 @@ fn a_forged_word_of_the_option_or_of_plugstack_conf_does_not_end_a_line() {
 #[test]
 fn a_very_long_line_is_cut_and_says_so() {
     let long = "x".repeat(100_000);
-    let played = on("--option verbose")
-        .env(&format!("SLURM_MEM_BIND_TYPE={long}"))
-        .eight();
+    let played = on("--option verbose");
+    let played = played.env(&format!("SLURM_MEM_BIND_TYPE={long}")).eight();
     let longest = played.ok().log().iter().map(|line| line.text.len()).max();
     assert!(longest < Some(4096), "{longest:?}");
 }
@@ -87,9 +84,8 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
         .fold(on(""), |step, text| step.word("--option", text));
     let played = step.option("closest").eight();
     let events = played.near().events("option").into_iter();
-    let answers: Vec<&str> = events
-        .filter(|event| event.starts_with("returned"))
-        .collect();
+    let answers = events.filter(|event| event.starts_with("returned"));
+    let answers: Vec<&str> = answers.collect();
     assert_eq!(answers, vec!["returned 0"; texts.len() + 1], "{played}");
     // some of them alone, as what sbatch left and as the variable
     for text in texts.iter().step_by(13) {
@@ -129,10 +125,8 @@ fn a_panic_in_any_hook_or_in_the_callback_is_answered_0() {
             assert_eq!(answers, [Some(0); 2], "{played}");
             played.says(&["asked to panic"]);
             // a task may end where its user asked for that; no hook may answer by it
-            assert!(
-                matches!(played.returned("task 0"), Some(0) | None),
-                "{played}"
-            );
+            let is_so = matches!(played.returned("task 0"), Some(0) | None);
+            assert!(is_so, "{played}");
         }
     }
 }

@@ -50,9 +50,8 @@ fn root_reads_no_other_programs_description_and_names_the_command_that_converts_
         let file = folder.join(name);
         fs::write(&file, content).unwrap();
         let played = described(&format!("topology={}", file.display())).eight();
-        played
-            .ok()
-            .says(&[&format!("nic-placement import {}", file.display())]);
+        played.ok();
+        played.says(&[&format!("nic-placement import {}", file.display())]);
         (0..8).for_each(|task| _ = played.lacks(task, &LISTS));
     }
 }
@@ -116,9 +115,8 @@ fn strict_fails_no_task_on_a_node_whose_nics_place_themselves() {
         ("frontier", "ROCR_VISIBLE_DEVICES", Some("GPU")),
         ("aws-p5", "CUDA_VISIBLE_DEVICES", None),
     ] {
-        let step = described("cache=0")
-            .sysfs(&harness::unpacked(machine))
-            .option("strict");
+        let step = described("cache=0");
+        let step = step.sysfs(&harness::unpacked(machine)).option("strict");
         let step = step.env("MPICH_GPU_SUPPORT_ENABLED=1");
         let played = step.task(&format!("{list}=0")).play();
         played.ok().lacks(0, &LISTS);
@@ -126,10 +124,7 @@ fn strict_fails_no_task_on_a_node_whose_nics_place_themselves() {
             0,
             &["NVSHMEM_HCA_LIST", "FI_EFA_IFACE", "FI_CXI_DEVICE_NAME"],
         );
-        assert_eq!(
-            played.env(0, "MPICH_OFI_NIC_POLICY").as_deref(),
-            policy,
-            "{played}"
-        );
+        let found = played.env(0, "MPICH_OFI_NIC_POLICY");
+        assert_eq!(found.as_deref(), policy, "{played}");
     }
 }

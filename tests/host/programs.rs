@@ -61,9 +61,8 @@ fn daemons_whose_ranks_get_the_launchers_own_environment_are_not_placed_and_no_s
         }
     }
     // a rank's own srun inherits what Hydra set for its daemon's
-    let rank = starts("./train", "n[0-1]", 2)
-        .env("SLURM_EXTERNAL_LAUNCHER=1")
-        .play();
+    let rank = starts("./train", "n[0-1]", 2);
+    let rank = rank.env("SLURM_EXTERNAL_LAUNCHER=1").play();
     assert!(is_placed(&rank), "{rank}");
 }
 
@@ -95,10 +94,8 @@ fn who_starts_a_program_by_numactl_or_starts_all_ranks_of_a_node_is_not_moved() 
         ("--multi-prog", "", near),
     ] {
         let played = trusted(name, starts);
-        played
-            .ok()
-            .on_cpus(0, cpus)
-            .gets(0, "UCX_NET_DEVICES=mlx5_0:1");
+        played.ok();
+        played.on_cpus(0, cpus).gets(0, "UCX_NET_DEVICES=mlx5_0:1");
         let stays = starts.contains("numactl") || starts == "taskset";
         if cpus == near || stays {
             let memory = if cpus == near {

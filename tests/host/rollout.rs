@@ -30,9 +30,8 @@ fn a_step_that_cannot_be_placed_does_not_fail_where_it_is_observed() {
     let tree = site("conf-observe-nothing", "default=observe,strict\n");
     let step = Step::in_context("remote").site(&tree);
     let played = step.arg(&format!("topology={}", nowhere.display())).eight();
-    played
-        .untouched()
-        .says_at("info", &["observe: step ", "would be set: cannot read"]);
+    played.untouched();
+    played.says_at("info", &["observe: step ", "would be set: cannot read"]);
     assert_eq!(played.told("error"), [""; 0], "{played}");
 }
 

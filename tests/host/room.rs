@@ -13,11 +13,8 @@ fn with_room(bytes: usize, more: &[&str], words: &str) -> Played {
         VARIABLES.contains(&name) && !more.iter().any(|more| more.starts_with(name))
     };
     let all = played.whole_env(0);
-    let has: usize = all
-        .iter()
-        .filter(|each| !is_ours(each))
-        .map(|each| each.len() + 9)
-        .sum();
+    let has = all.iter().filter(|each| !is_ours(each));
+    let has: usize = has.map(|each| each.len() + 9).sum();
     let mut left = 128 * 1024 - bytes - has;
     let mut padded = step;
     for number in 100.. {

@@ -14,11 +14,8 @@ fn each_task_gets_the_nic_of_its_gpus_switch_and_nccl_one_exact_list_of_the_node
     let names = list.strip_prefix('=').expect("an exact list").split(',');
     let mut nics: Vec<_> = names.filter_map(|name| name.split(':').next()).collect();
     nics.sort_by_key(|name| name[5..].parse::<u32>().ok());
-    assert_eq!(
-        nics,
-        harness::NIC_OF_GPU.map(|nic| format!("mlx5_{nic}")),
-        "{played}"
-    );
+    let expected = harness::NIC_OF_GPU.map(|nic| format!("mlx5_{nic}"));
+    assert_eq!(nics, expected, "{played}");
     for task in 0..8 {
         played.has(task, "NCCL_IB_HCA", &list);
         let marker = played.env(task, "NIC_PLACEMENT").unwrap_or_default();
@@ -52,10 +49,8 @@ fn ucx_keeps_the_interfaces_of_the_node_and_the_users_own_file() {
     let routes = format!("{ETH0}ib0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\n");
     let states = [("lo", "unknown\n"), ("eth0", "up\n"), ("ib0", "down\n")];
     let states = states.map(|(name, state)| (format!("{name}/operstate"), state));
-    let states: Vec<_> = states
-        .iter()
-        .map(|(name, state)| (name.as_str(), *state))
-        .collect();
+    let states = states.iter().map(|(name, state)| (name.as_str(), *state));
+    let states: Vec<_> = states.collect();
     let tree = harness::network("two-interfaces", &routes, &states);
     let home = private_folder("ucx-at-home");
     let step = || on(&format!("--env HOME={}", home.display())).network(&tree);
@@ -99,17 +94,14 @@ fn gpus_that_are_named_by_uuid_mig_instance_or_rocms_lists_are_found() {
     // a line of changes sets one variable, so the first is the step's
     let step = machine("mi300x-8-dpx").env("ROCR_VISIBLE_DEVICES=4,5,6,7");
     let played = step.with("--task HIP_VISIBLE_DEVICES=2 --task A=1").play();
-    played
-        .gets(0, "UCX_NET_DEVICES=mlx5_3:1")
-        .gets(1, "UCX_NET_DEVICES=mlx5_2:1,mlx5_3:1");
+    played.gets(0, "UCX_NET_DEVICES=mlx5_3:1");
+    played.gets(1, "UCX_NET_DEVICES=mlx5_2:1,mlx5_3:1");
     // the first may be on two GPUs
     let instances = "--gpu MIG-a3b9c1d2-0000-5000-8000-000000000001 \
                      --gpu MIG-GPU-11e2d3c4-0000-0000-0000-000000000000/3/0";
     let played = machine("dgx-a100-mig").with(instances).play();
-    played
-        .ok()
-        .gets(0, "-UCX_NET_DEVICES")
-        .gets(1, "UCX_NET_DEVICES=mlx5_1:1");
+    played.ok().gets(0, "-UCX_NET_DEVICES");
+    played.gets(1, "UCX_NET_DEVICES=mlx5_1:1");
 }
 
 // ---- what is left alone ----
@@ -128,9 +120,8 @@ fn batch_interactive_and_extern_steps_are_left_alone() {
 fn each_variable_that_the_user_set_even_empty_stays_and_the_others_are_set() {
     let played = on("--env UCX_NET_DEVICES=mlx5_7:1 --env NCCL_IB_HCA=mlx5").eight();
     for task in 0..8 {
-        played
-            .ok()
-            .gets(task, "UCX_NET_DEVICES=mlx5_7:1 NCCL_IB_HCA=mlx5");
+        played.ok();
+        played.gets(task, "UCX_NET_DEVICES=mlx5_7:1 NCCL_IB_HCA=mlx5");
     }
     on("--env UCX_NET_DEVICES=")
         .gpu("0")
@@ -145,9 +136,8 @@ fn each_variable_that_the_user_set_even_empty_stays_and_the_others_are_set() {
 /// A step whose environment comes from a task of another step that we placed, as in srun inside srun.
 pub fn nested_in(outer: &Played, task: usize, step: Step) -> Step {
     let inherited = outer.whole_env(task);
-    inherited
-        .iter()
-        .fold(step, |step, assignment| step.env(assignment))
+    let all = inherited.iter();
+    all.fold(step, |step, assignment| step.env(assignment))
 }
 
 #[test]
@@ -156,11 +146,8 @@ fn a_step_inside_a_placed_step_is_placed_anew_and_keeps_what_its_user_put_in_pla
     let inner = nested_in(&outer, 0, on("")).eight();
     inner.near();
     for task in 0..8 {
-        assert_eq!(
-            inner.whole_env(task).len(),
-            outer.whole_env(task).len(),
-            "{inner}"
-        );
+        let found = inner.whole_env(task).len();
+        assert_eq!(found, outer.whole_env(task).len(), "{inner}");
         for variable in VARIABLES {
             inner.has(task, variable, &outer.env(task, variable).unwrap());
         }
@@ -209,10 +196,8 @@ fn dry_run_changes_nothing_also_inside_a_placed_step_and_says_what_it_would_do()
     for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
         let (when, nic) = (format!("task {task}"), format!("mlx5_{nic}"));
         let is = |line: &LogLine| line.when == when && line.text.contains(&nic);
-        assert!(
-            played.shown_to_the_user().iter().any(is),
-            "{when}\n{played}"
-        );
+        let is_so = played.shown_to_the_user().iter().any(is);
+        assert!(is_so, "{when}\n{played}");
     }
     let outer = on("").eight();
     for words in ["closest,dry-run", "off,dry-run"] {
@@ -232,10 +217,8 @@ fn verbose_shows_each_task_a_row_with_its_reasons_below_and_without_it_nobody_se
     assert!(shown.iter().all(|line| line.level == "log"), "{verbose}");
     for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
         let start = format!("nic-placement: task {task} ");
-        let of_task: Vec<_> = shown
-            .iter()
-            .filter(|line| line.text.starts_with(&start))
-            .collect();
+        let of_task = shown.iter().filter(|line| line.text.starts_with(&start));
+        let of_task: Vec<_> = of_task.collect();
         let row = format!("  nic mlx5_{nic}:1 PIX");
         assert!(of_task[0].has(&[&row]), "{verbose}");
         let is_short =

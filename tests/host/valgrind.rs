@@ -15,14 +15,13 @@ pub(super) fn is_there() -> bool {
 /// Plays the step, in its environment alone.
 pub(super) fn ran(step: &Step, arguments: &[&str]) -> Output {
     let played = step.command(harness::host().expect("asked for before"));
-    Command::new("valgrind")
-        .args(arguments)
-        .env_clear()
-        .envs(
-            played
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
+    let mut command = Command::new("valgrind");
+    command.args(arguments).env_clear().envs(
+        played
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    command
         .arg(played.get_program())
         .args(played.get_args())
         .output()

@@ -65,11 +65,8 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
         let is_qemus =
             |line: &&str| line.contains(": host: 2 threads") || line.contains(": memory default");
         let lines = printed(step);
-        lines
-            .lines()
-            .filter(|line| !is_qemus(line))
-            .map(|line| format!("{line}\n"))
-            .collect::<String>()
+        let lines = lines.lines().filter(|line| !is_qemus(line));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
     });
     for task in [
         "gpus=0000:1b:00.0 nics=mlx5_0:1",

@@ -67,15 +67,13 @@ fn listed(root: &Path) -> BTreeSet<String> {
 /// The words of packaging/package.sh's own call, for Debian on x86_64.
 fn words_of_packages() -> Vec<String> {
     let script = read("packaging/package.sh");
-    let call = script
-        .split("make --silent --no-print-directory install")
-        .nth(1);
+    let mut call = script.split("make --silent --no-print-directory install");
+    let call = call.nth(1);
     let call = call
         .and_then(|call| call.split("\"DESTDIR=").next())
         .expect("its call of make");
-    let call = call
-        .replace(['\\', '"'], " ")
-        .replace("$libdir", "/usr/lib/x86_64-linux-gnu");
+    let call = call.replace(['\\', '"'], " ");
+    let call = call.replace("$libdir", "/usr/lib/x86_64-linux-gnu");
     let is_own = |word: &&str| {
         ["built=", "tool=", "HOMEPAGE="]
             .iter()
@@ -96,10 +94,8 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
     if make("install", &place, &place.at("root"), &words).is_none() {
         return;
     }
-    let list: String = listed(&root)
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let list = listed(&root);
+    let list: String = list.iter().map(|line| format!("{line}\n")).collect();
     is_as_made("packaging/contents.txt", &list);
     // each place that was chosen stands in the files that name it
     for (file, part) in [
@@ -121,10 +117,8 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
         ),
     ] {
         let text = place.read(&format!("root/usr/{file}"));
-        assert!(
-            text.contains(part) && !text.contains("/usr/local"),
-            "{file}: {text}"
-        );
+        let is_so = text.contains(part) && !text.contains("/usr/local");
+        assert!(is_so, "{file}: {text}");
         assert!(!file.ends_with(".pc") || !text.contains('@'), "{text}");
     }
     documents_are_whole_and_name_the_places_of_the_package(
@@ -147,24 +141,18 @@ fn documents_are_whole_and_name_the_places_of_the_package(folder: &Path) {
         assert!([0, 2].contains(&more), "{name}");
         // a PATH is no place of ours
         for place in ["lib", "bin/nic", "etc", "share"] {
-            assert!(
-                !found.contains(&format!("/usr/local/{place}")),
-                "{name}: {place}"
-            );
+            let is_so = !found.contains(&format!("/usr/local/{place}"));
+            assert!(is_so, "{name}: {place}");
         }
     }
 }
 
 /// What a page leads to: the targets of its links, and the examples that its commands name.
 fn named_by(page: &str) -> Vec<&str> {
-    let targets = page
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split([')', '#']).next());
-    let images = page
-        .split("<img src=\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next());
+    let targets = page.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split([')', '#']).next());
+    let images = page.split("<img src=\"");
+    let images = images.skip(1).filter_map(|rest| rest.split('"').next());
     let is_example = |word: &&str| word.starts_with('/') && word.contains("/examples/");
     let words = page.split_whitespace().filter(is_example);
     let links = targets
@@ -226,11 +214,8 @@ fn the_loader_knows_the_library_after_install_or_the_admin_is_told() {
             return;
         };
         let said = flat(&said);
-        assert_eq!(
-            said.contains("install: programs do not find"),
-            is_told,
-            "{said}"
-        );
+        let found = said.contains("install: programs do not find");
+        assert_eq!(found, is_told, "{said}");
         let advice = format!("LD_LIBRARY_PATH={root}/lib");
         assert!(!is_told || said.contains(&advice), "{said}");
     }
@@ -250,10 +235,8 @@ fn the_loader_knows_the_library_after_install_or_the_admin_is_told() {
 #[test]
 fn a_package_holds_nothing_in_etc_and_its_scripts_change_nothing_of_slurm_s() {
     let listed = read("packaging/contents.txt");
-    assert!(
-        !listed.lines().any(|line| line.starts_with("/etc")),
-        "{listed}"
-    );
+    let is_so = !listed.lines().any(|line| line.starts_with("/etc"));
+    assert!(is_so, "{listed}");
     for file in [
         "packaging/package.sh",
         "packaging/rpm/nic-placement.spec",
@@ -279,10 +262,8 @@ fn uninstall_takes_away_what_install_put_there_and_nothing_else() {
     let library = "/usr/local/lib/slurm/libnic_placement.so 755";
     assert!(installed.contains(library), "{installed:?}");
     // a folder that many a plugstack.conf includes gets nothing unasked
-    assert!(
-        !installed.iter().any(|line| line.starts_with("/etc/")),
-        "{installed:?}"
-    );
+    let is_so = !installed.iter().any(|line| line.starts_with("/etc/"));
+    assert!(is_so, "{installed:?}");
     place.file("root/run/nic-placement/node.json", "{}");
     make("uninstall", &place, &place.at("root"), &[]);
     assert_eq!(listed(&root), before);
@@ -316,7 +297,6 @@ fn packages_that_name_no_maintainer_and_no_home_say_so() {
         ("HOMEPAGE", "https://example.org"),
     ];
     let named = said(&own);
-    named
-        .says(&["no symbol of glibc is"])
-        .lacks(&["MAINTAINER", "HOMEPAGE"]);
+    named.says(&["no symbol of glibc is"]);
+    named.lacks(&["MAINTAINER", "HOMEPAGE"]);
 }

@@ -91,9 +91,8 @@ fn texts(part: &Part) -> Vec<String> {
     let is_text = |file: &PathBuf| {
         file.is_file() && begins.iter().any(|begin| capitals(file).starts_with(begin))
     };
-    let entries = fs::read_dir(folder(part))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(folder(part));
+    let entries = entries.unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = entries.filter(is_text).collect();
     files.sort();
     let is_mit = |file: &PathBuf| capitals(file).ends_with("-MIT");
@@ -143,10 +142,8 @@ fn the_texts_of_all_licences_go_along() {
             .or_default()
             .insert("nic-placement".to_string());
     }
-    let mut texts: Vec<_> = by_text
-        .into_iter()
-        .map(|(text, names)| (names, text))
-        .collect();
+    let texts = by_text.into_iter();
+    let mut texts: Vec<_> = texts.map(|(text, names)| (names, text)).collect();
     texts.sort();
     for (names, text) in texts {
         let names: Vec<String> = names.into_iter().collect();

@@ -26,10 +26,8 @@ pub fn clones(name: &str) -> Option<[PathBuf; 2]> {
 /// `make dist` by that command line: the files' names and bytes.
 pub fn made(clone: &Path, line: &str, variables: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     let mut command = Command::new("sh");
-    command
-        .args(["-c", line])
-        .current_dir(clone)
-        .envs(variables.iter().copied());
+    command.args(["-c", line]).current_dir(clone);
+    command.envs(variables.iter().copied());
     // the tests' own make would hand down its words
     Answer::of(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL")).ends(0);
     let dist = clone.join("target/dist");

@@ -50,9 +50,8 @@ pub fn json(line: &str) -> Value {
 pub fn machines() -> Vec<String> {
     let list = printed("machines");
     let names = list.lines().filter(|line| !line.starts_with(' '));
-    names
-        .map(|line| line.split(' ').next().unwrap().into())
-        .collect()
+    let parts = names.map(|line| line.split(' ').next().unwrap().into());
+    parts.collect()
 }
 
 /// A text in one line, with one blank between words.
@@ -147,18 +146,16 @@ impl Answer {
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Answer {
         let text = flat(&self.both());
-        words
-            .iter()
-            .for_each(|word| assert!(text.contains(word), "no `{word}`\n{self}"));
+        let all = words.iter();
+        all.for_each(|word| assert!(text.contains(word), "no `{word}`\n{self}"));
         self
     }
 
     #[track_caller]
     pub fn lacks(&self, words: &[&str]) -> &Answer {
         let text = flat(&self.both());
-        words
-            .iter()
-            .for_each(|word| assert!(!text.contains(word), "`{word}`\n{self}"));
+        let all = words.iter();
+        all.for_each(|word| assert!(!text.contains(word), "`{word}`\n{self}"));
         self
     }
 
@@ -220,9 +217,8 @@ pub fn silent(place: &Place) -> Option<String> {
     let source = place.file("silent.c", include_str!("../silent.c"));
     let library = place.at("silent.so");
     let mut compiler = Command::new("cc");
-    let built = compiler
-        .args(["-shared", "-fPIC", "-o", &library, &source])
-        .status();
+    let built = compiler.args(["-shared", "-fPIC", "-o", &library, &source]);
+    let built = built.status();
     if !built.is_ok_and(|status| status.success()) {
         println!("skipped: no C compiler");
         return None;

@@ -94,20 +94,16 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
         input.push_str(&format!("{report}\n"));
     }
     let audit = piped(&input, &[]);
-    assert!(
-        audit.out.contains("  n3\n") && !audit.out.contains("  n4\n"),
-        "{audit}"
-    );
+    let is_so = audit.out.contains("  n3\n") && !audit.out.contains("  n4\n");
+    assert!(is_so, "{audit}");
     audit.says(&["nic-placement: 0.0, its kind 0.1 (2 of 4)"]);
     // a machine that is only described has no tool on it
     let described = super::json("check --json --machine dgx-h100");
     assert_eq!(described["versions"], json!({}));
     // and what check prints of it, an audit reads
     let mut report = described;
-    assert_eq!(
-        (&report["version"], &report["host"]),
-        (&json!(2), &Value::Null)
-    );
+    let found = (&report["version"], &report["host"]);
+    assert_eq!(found, (&json!(2), &Value::Null));
     let mut named = |host| {
         report["host"] = json!(host);
         format!("{report:#}\n")
@@ -140,10 +136,8 @@ fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
         );
         let text = flat(&run(&format!("check {more}")).out);
         assert_eq!(text.contains(ok), is_told, "{text}");
-        assert!(
-            is_told || default.is_null() || !text.contains("configuration"),
-            "{text}"
-        );
+        let is_so = is_told || default.is_null() || !text.contains("configuration");
+        assert!(is_so, "{text}");
     }
 }
 
@@ -181,9 +175,8 @@ fn check_tells_the_firmware_the_versions_and_the_host_that_the_node_s_files_name
     let told = nics.iter().filter(|nic| nic["firmware"].is_string());
     assert_eq!(told.count(), 1);
     let gpus = report["gpus"].as_array().unwrap().iter();
-    let nics: Vec<_> = gpus
-        .map(|gpu| gpu["nics"].as_array().unwrap().len())
-        .collect();
+    let nics = gpus.map(|gpu| gpu["nics"].as_array().unwrap().len());
+    let nics: Vec<_> = nics.collect();
     assert_eq!(nics, [1; 8]);
 }
 
@@ -212,10 +205,8 @@ fn nothing_in_a_report_moves_a_terminal_or_makes_a_line_wider_than_a_page() {
     for answer in [piped(&stream, &[]), ran(&["audit", &file])] {
         answer.ends(1).says(&[r"\u{1b}[2J"]);
         is_harmless(&answer.both());
-        assert!(
-            !answer.both().lines().any(|line| line.starts_with("ok")),
-            "{answer}"
-        );
+        let is_so = !answer.both().lines().any(|line| line.starts_with("ok"));
+        assert!(is_so, "{answer}");
         fits(&answer.out, WIDTH);
     }
 }

@@ -9,10 +9,8 @@ fn refused(words: &[&str], status: i32, why: &[&str]) {
     let answer = ran(words);
     answer.refuses(status, why);
     assert_eq!(answer.err.lines().count(), 1, "{answer}");
-    assert!(
-        answer.err.starts_with("nic-placement: ") && answer.err.len() <= 900,
-        "{answer}"
-    );
+    let is_so = answer.err.starts_with("nic-placement: ") && answer.err.len() <= 900;
+    assert!(is_so, "{answer}");
 }
 
 #[track_caller]

@@ -30,10 +30,8 @@ fn a_gpu_of_which_a_text_says_nothing_gets_no_neighbour_s_cpus() {
     let plan = |text: &str| planned(&place.file("matrix.txt", text));
     let first = "0 0 - mlx5_10:1 PIX 0-1 0".to_string();
     let second = |rest: &str| format!("1 1 - {rest}");
-    assert_eq!(
-        plan(WHOLE).unwrap(),
-        [first.clone(), second("mlx5_11:1 PXB 2-3 1")]
-    );
+    let found = plan(WHOLE).unwrap();
+    assert_eq!(found, [first.clone(), second("mlx5_11:1 PXB 2-3 1")]);
     for (from, to, rest) in [
         ("2-3\t1", "N/A\tN/A", "mlx5_11:1 PXB unknown any"),
         ("2-3\t1", "2-31", "mlx5_11:1 PXB unknown any"),
@@ -46,10 +44,8 @@ fn a_gpu_of_which_a_text_says_nothing_gets_no_neighbour_s_cpus() {
     let cut = WHOLE.split("SYS\tPXB").next().unwrap();
     let refused = plan(cut).unwrap_err();
     let why = "line 3: the row of `GPU1`";
-    assert!(
-        refused.contains(why) && refused.contains("has 2 cells: expected 4"),
-        "{refused}"
-    );
+    let is_so = refused.contains(why) && refused.contains("has 2 cells: expected 4");
+    assert!(is_so, "{refused}");
 }
 
 #[test]
@@ -123,18 +119,14 @@ fn nics_of_a_second_file_are_shown_beside_amd_s_gpus_and_given_to_none() {
     }
     // without `-v` the word in brackets is the interface's state
     let links = place.file("links.txt", "rdma0 port 1 ==> eth2 (Up)\n");
-    assert!(
-        !run(&format!("import {gpus} {links}"))
-            .out
-            .contains("active")
-    );
+    let answer = run(&format!("import {gpus} {links}"));
+    assert!(!answer.out.contains("active"));
     for (first, second, why) in [
         (&gpus, &gpus, "no NIC in the second"),
         (&links, &links, "which the first is not"),
     ] {
-        run(&format!("import {first} {second}"))
-            .ends(1)
-            .says(&[why]);
+        let answer = run(&format!("import {first} {second}"));
+        answer.ends(1).says(&[why]);
     }
 }
 

@@ -50,11 +50,8 @@ fn every_device_stands_in_the_tree_once_in_order_and_below_its_numa_node() {
         };
         for gpu in json["gpus"].as_array().unwrap() {
             let expected = gpu["numa_node"].as_u64().map(|node| node.to_string());
-            assert_eq!(
-                numa(&format!("GPU {}", gpu["index"])),
-                expected,
-                "{machine}: {gpu}"
-            );
+            let found = numa(&format!("GPU {}", gpu["index"]));
+            assert_eq!(found, expected, "{machine}: {gpu}");
             // every pair's NIC has a line too
             for pair in gpu["pairs"].as_array().unwrap() {
                 numa(pair["name"].as_str().unwrap());
@@ -74,10 +71,8 @@ fn every_device_stands_in_the_tree_once_in_order_and_below_its_numa_node() {
     // NICs alone stand behind them
     let show = printed("show --machine dgx-h100");
     let at = ["mlx5_0 ", "mlx5_5 ", "mlx5_1 "].map(|name| show.find(name).unwrap());
-    assert!(
-        at.is_sorted() && show.find("mlx5_2 ") < show.find("NUMA node 1 "),
-        "{show}"
-    );
+    let is_so = at.is_sorted() && show.find("mlx5_2 ") < show.find("NUMA node 1 ");
+    assert!(is_so, "{show}");
 }
 
 #[test]
@@ -90,10 +85,8 @@ fn the_tree_says_what_is_chosen_what_is_left_out_and_what_is_down() {
         ("PCIe switch 0000:5c:00.0", "32.0 GT/s x16"),
     ] {
         let line = show.lines().find(|line| line.contains(name));
-        assert!(
-            line.is_some_and(|line| line.contains(told)),
-            "{name}: {show}"
-        );
+        let is_so = line.is_some_and(|line| line.contains(told));
+        assert!(is_so, "{name}: {show}");
     }
 }
 
@@ -198,16 +191,11 @@ fn a_plan_s_picture_has_a_line_for_each_nic_of_each_gpu_and_names_the_tasks() {
     let draw = |words: &str| printed(&format!("plan --machine dgx-h100 --svg {words}"));
     let each = draw("--gpus-per-task 1");
     assert_eq!(lines(&each), 8, "{each}");
-    assert!(
-        each.contains("task 7 · cpus 56-111,168-223 · memory 1"),
-        "{each}"
-    );
+    let is_so = each.contains("task 7 · cpus 56-111,168-223 · memory 1");
+    assert!(is_so, "{each}");
     let two = draw("--gpus 0,7 --gpus-per-task 1");
-    assert_eq!(
-        (lines(&two), two.matches("no task has it").count()),
-        (2, 6),
-        "{two}"
-    );
+    let found = (lines(&two), two.matches("no task has it").count());
+    assert_eq!(found, (2, 6), "{two}");
     // one task with all: each GPU with the NIC that it would use
     assert_eq!(lines(&draw("-n1 --gpus-per-task all")), 8);
     // four with four on each NUMA node
@@ -218,9 +206,8 @@ fn a_plan_s_picture_has_a_line_for_each_nic_of_each_gpu_and_names_the_tasks() {
 fn lines(text: &str) -> usize {
     let paths = text.split("<path class=").skip(1);
     let across = paths.filter(|path| {
-        let words = path
-            .split(['M', 'C', ' ', '"'])
-            .filter_map(|word| word.parse().ok());
+        let words = path.split(['M', 'C', ' ', '"']);
+        let words = words.filter_map(|word| word.parse().ok());
         let words: Vec<f64> = words.collect();
         words[6] - words[0] == 150.0
     });
@@ -252,13 +239,11 @@ fn a_picture_is_written_to_a_file_whose_name_tells_its_kind_and_no_link_is_follo
         assert_eq!(place.read("node.svg"), svg);
     }
     symlink(&file, place.at("link.svg")).unwrap();
-    run(&format!("{show} --svg -o {}", place.at("link.svg")))
-        .ends(1)
-        .says(&["is a symbolic link"]);
+    let answer = run(&format!("{show} --svg -o {}", place.at("link.svg")));
+    answer.ends(1).says(&["is a symbolic link"]);
     for name in ["node.pdf", "node.PNG"] {
-        run(&format!("{show} -o {}", place.at(name)))
-            .ends(1)
-            .says(&["ends with .svg"]);
+        let answer = run(&format!("{show} -o {}", place.at(name)));
+        answer.ends(1).says(&["ends with .svg"]);
         assert!(!place.0.join(name).exists(), "{name}");
     }
     run(&format!("{show} --svg -o {}", place.at("node.png"))).ends(1);

@@ -64,10 +64,8 @@ fn a_note_of_check_with_a_remedy_tells_it_and_one_without_does_not() {
     let topology = place.file("login.json", topology);
     let login = run(&format!("check --only node --topology {topology}"));
     login.lacks(&[" do "]);
-    assert!(
-        fresh.out.starts_with("note ") && login.out.starts_with("note "),
-        "{fresh}{login}"
-    );
+    let is_so = fresh.out.starts_with("note ") && login.out.starts_with("note ");
+    assert!(is_so, "{fresh}{login}");
 }
 
 #[test]
@@ -87,19 +85,16 @@ fn what_is_there_once_is_counted_so() {
     }
     let fixture = checkout("tests/machines/measure/bare-n0.json");
     let merged = run(&format!("verify --merge {}", fixture.display()));
-    assert!(
-        merged.lacks(&plural).out.starts_with("1 node, "),
-        "{merged}"
-    );
+    let is_so = merged.lacks(&plural).out.starts_with("1 node, ");
+    assert!(is_so, "{merged}");
 }
 
 #[test]
 fn an_audit_names_devices_as_people_do() {
     let fixture = checkout("tests/machines/audit/alike.json");
     let audit = run(&format!("audit {}", fixture.display()));
-    audit
-        .says(&["8 NICs ConnectX-7 at PIX", "E810-C"])
-        .lacks(&["15b3:", "verbs"]);
+    audit.says(&["8 NICs ConnectX-7 at PIX", "E810-C"]);
+    audit.lacks(&["15b3:", "verbs"]);
 }
 
 #[test]
@@ -108,7 +103,6 @@ fn a_word_for_a_path_is_explained_below_where_it_stands_and_no_other_is() {
     let all = format!("{near}, NODE host bridges of one NUMA node, SYS different NUMA nodes");
     run("show --machine dgx-h100").says(&[&all]);
     run("show --gpu 0 --machine dgx-h100").says(&[&all]);
-    run("plan --machine dgx-h100")
-        .says(&[near])
-        .lacks(&["NODE host"]);
+    let answer = run("plan --machine dgx-h100");
+    answer.says(&[near]).lacks(&["NODE host"]);
 }

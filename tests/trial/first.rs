@@ -32,10 +32,8 @@ impl First {
             .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
         let runs = |program: &str, words: &[&str]| {
             let mut command = Command::new(program);
-            let ended = command
-                .args(words)
-                .stderr(Stdio::null())
-                .stdout(Stdio::null());
+            command.args(words);
+            let ended = command.stderr(Stdio::null()).stdout(Stdio::null());
             ended.status().is_ok_and(|status| status.success())
         };
         for (fits, why) in [
@@ -119,11 +117,8 @@ impl First {
         self.program("lstopo-no-graphics", "exit 1");
         let state = format!("-DSTATE=\"{}\"", at("fakecpu"));
         self.write("fakecpu", "");
-        let source = self
-            .root
-            .join("tests/slurm/fakecpu.c")
-            .display()
-            .to_string();
+        let source = &self.root;
+        let source = source.join("tests/slurm/fakecpu.c").display().to_string();
         let library = at("fakecpu.so");
         let compiled = [
             "-O1", "-shared", "-fPIC", &state, "-o", &library, &source, "-ldl", "-pthread",
@@ -170,11 +165,8 @@ impl First {
             let is_other = name.parse::<u32>().is_ok() && name != own;
             (is_other && all.contains(&ours)).then_some(all)
         };
-        fs::read_dir("/proc")
-            .unwrap()
-            .flatten()
-            .filter_map(told)
-            .collect()
+        let all = fs::read_dir("/proc");
+        all.unwrap().flatten().filter_map(told).collect()
     }
 }
 
@@ -268,11 +260,8 @@ fn lying(matrix: String) -> String {
     let cells = matrix.lines().map(|line| line.split('\t').collect());
     let mut lines: Vec<Vec<&str>> = cells.collect();
     for (row, column, name) in [(3, 9, "GPU2"), (9, 3, "NIC0")] {
-        assert_eq!(
-            (lines[row][0], lines[row][column]),
-            (name, "NODE"),
-            "{matrix}"
-        );
+        let found = (lines[row][0], lines[row][column]);
+        assert_eq!(found, (name, "NODE"), "{matrix}");
         lines[row][column] = "SYS";
     }
     lines.iter().map(|cells| cells.join("\t") + "\n").collect()
@@ -304,10 +293,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     answer.ends(3);
     assert_eq!(first.left(), [""; 0]);
     let result = first.json();
-    assert_eq!(
-        (&result["complete"], &result["played"]),
-        (&true.into(), &true.into())
-    );
+    let found = (&result["complete"], &result["played"]);
+    assert_eq!(found, (&true.into(), &true.into()));
 
     // 1: the witnesses
     let of = |name: &str| named(&result["witnesses"], "program", name);
@@ -337,11 +324,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
             "agrees"
         };
         let by_plan = one["plan_verdict"].as_str().unwrap_or(agrees);
-        assert_eq!(
-            (&one["exec_verdict"], by_plan),
-            (&agrees.into(), agrees),
-            "{one}"
-        );
+        let found = (&one["exec_verdict"], by_plan);
+        assert_eq!(found, (&agrees.into(), agrees), "{one}");
     }
     let devices = |name: &str| strings(&form(name)["driver"]).len();
     for (form, count) in [
@@ -358,9 +342,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     assert_eq!(reversed[0], "0000:df:00.0");
 
     // 3: Slurm; a device cgroup only where this machine has one
-    let kinds = ["free", "constrained"]
-        .into_iter()
-        .take(if has_device_cgroups() { 2 } else { 1 });
+    let kinds = ["free", "constrained"].into_iter();
+    let kinds = kinds.take(if has_device_cgroups() { 2 } else { 1 });
     for kind in kinds {
         let steps = &result["slurm"][kind]["steps"];
         let tasks = |name: &str| named(steps, "step", name)["tasks"].as_array().unwrap();
@@ -383,10 +366,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     if has_device_cgroups() {
         let task = of_step("constrained", "a task without a GPU");
         let none: &[&str] = &[];
-        assert_eq!(
-            [strings(&task["driver"]), strings(&task["ours"])],
-            [none, none]
-        );
+        let found = [strings(&task["driver"]), strings(&task["ours"])];
+        assert_eq!(found, [none, none]);
     } else {
         let why = result["slurm"]["constrained"]["not_tried"].as_str();
         assert_eq!(why, Some("no cgroups are mounted here"));
@@ -408,10 +389,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     let count = others.len();
     others.retain(|of| ![lie, imported].contains(of));
     let is_mig = |of: &&str| of.contains("MIG-GPU-");
-    assert!(
-        count == 4 && others.len() == 2 && others.iter().all(is_mig),
-        "{said}"
-    );
+    let is_so = count == 4 && others.len() == 2 && others.iter().all(is_mig);
+    assert!(is_so, "{said}");
     for part in [&format!("differs: {lie}"), "the driver is played"] {
         assert!(said.contains(part), "{said}");
     }

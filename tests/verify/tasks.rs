@@ -54,10 +54,8 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
         panic!()
     };
     let label = task.numbers.label();
-    assert_eq!(
-        (label.as_deref(), task.is_placed),
-        (Some("17.0 task 0"), true)
-    );
+    let found = (label.as_deref(), task.is_placed);
+    assert_eq!(found, (Some("17.0 task 0"), true));
     assert_eq!((task.cpus.threads, &task.cpus.left_for), (3, &None));
     // of 75 * 4 + 2048 and 100 KiB
     assert_eq!(task.near_memory, Some(95), "{task:?}");
@@ -77,20 +75,15 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
 fn a_reason_of_many_tasks_is_said_once() {
     let tree = Tree::new("verify-once");
     let none = tree.verify("--job 17");
-    assert!(
-        none.ends(2).out.starts_with("no task that this user"),
-        "{none}"
-    );
+    let is_so = none.ends(2).out.starts_with("no task that this user");
+    assert!(is_so, "{none}");
     for local in 0..8 {
         tree.task(100 + local, local, &[MARK, "UCX_NET_DEVICES=mlx5_1:1"]);
     }
     let answer = tree.verify("--job 17");
     answer.says(&["note: 17.0 task 0, 17.0 task 1, 17.0 task 2 and 5 more: had another value"]);
-    assert_eq!(
-        answer.out.matches("had another value").count(),
-        1,
-        "{answer}"
-    );
+    let found = answer.out.matches("had another value").count();
+    assert_eq!(found, 1, "{answer}");
 }
 
 #[test]
@@ -184,10 +177,8 @@ fn beside_a_program_each_task_of_its_step_is_judged_and_a_merge_counts_them() {
     let answer = tree.measure(&OWN, "true");
     // another step's is not among them
     let tasks = report(&answer).tasks;
-    let facts: Vec<_> = tasks
-        .iter()
-        .map(|task| (&task.processes[..], task.verdict))
-        .collect();
+    let facts = tasks.iter().map(|task| (&task.processes[..], task.verdict));
+    let facts: Vec<_> = facts.collect();
     assert_eq!(facts, [(&[100][..], Verdict::Unknown)]);
     let reports = tree.file("reports", answer.err);
     let merged: Answer = tree.verify(&format!("--merge {reports}"));

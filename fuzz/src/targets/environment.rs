@@ -109,9 +109,8 @@ pub fn run(data: &[u8]) {
 
 fn task(plan: &Plan, present: &Present, access: u8, id: u8) -> Task {
     let named = gpus::VARIABLES.into_iter();
-    let variables: BTreeMap<&'static str, String> = named
-        .filter_map(|name| Some((name, present.get(name)?.clone())))
-        .collect();
+    let variables = named.filter_map(|name| Some((name, present.get(name)?.clone())));
+    let variables: BTreeMap<&'static str, String> = variables.collect();
     let kinds = [Access::Unknown, Access::Allowed, Access::Denied];
     let access = (0..plan.node.gpus.len()).map(|gpu| match access {
         0..=32 => Access::Unknown,
