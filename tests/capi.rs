@@ -73,10 +73,8 @@ fn program(name: &str, source: &str) -> Option<PathBuf> {
 
 /// Runs it where the dynamic linker finds the library.
 fn run(command: &mut Command) -> Output {
-    command
-        .env("LD_LIBRARY_PATH", installed())
-        .output()
-        .unwrap()
+    command.env("LD_LIBRARY_PATH", installed());
+    command.output().unwrap()
 }
 
 /// The output of a command that ends well.
@@ -305,9 +303,8 @@ fn the_page_shows_what_the_examples_print() {
             _ => continue,
         };
         run_it.current_dir(manifest_path("")).args(&words[1..]);
-        run_it
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("PYTHONPATH", python::search_path());
+        run_it.env("PYTHONDONTWRITEBYTECODE", "1");
+        run_it.env("PYTHONPATH", python::search_path());
         let output = run(&mut run_it);
         let text = stdout(&output) + &stderr(&output);
         let lines: Vec<&str> = text.lines().collect();

@@ -91,11 +91,8 @@ fn read(name: &str) -> String {
 /// What the tool prints, stdout before stderr.
 fn tool(line: &str) -> String {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let output = tool
-        .args(line.split_whitespace())
-        .current_dir(path(""))
-        .output()
-        .unwrap();
+    tool.args(line.split_whitespace());
+    let output = tool.current_dir(path("")).output().unwrap();
     [output.stdout, output.stderr]
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .concat()

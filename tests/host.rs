@@ -250,9 +250,8 @@ fn a_typo_in_the_users_variable_is_told_by_srun_and_the_job_runs() {
 fn the_option_beats_the_users_variable_and_that_the_administrators_default() {
     let all = [("closest", true), ("off", false)];
     for (option, by_option) in all {
-        dgx(&format!("--arg default={option}"))
-            .eight()
-            .is_placed(by_option);
+        let step = dgx(&format!("--arg default={option}"));
+        step.eight().is_placed(by_option);
         for (variable, by_variable) in all {
             let other = format!("--arg default={option} --env SLURM_NIC_PLACEMENT={variable}");
             dgx(&other).eight().is_placed(by_variable);
@@ -275,14 +274,10 @@ fn a_step_that_did_not_ask_is_left_alone_and_sees_not_a_line() {
 
 #[test]
 fn the_daemons_own_environment_is_not_the_users() {
-    on("")
-        .daemon_env("SLURM_NIC_PLACEMENT", "off")
-        .eight()
-        .near();
-    dgx("")
-        .daemon_env("SLURM_NIC_PLACEMENT", "closest")
-        .eight()
-        .untouched();
+    let step = on("");
+    step.daemon_env("SLURM_NIC_PLACEMENT", "off").eight().near();
+    let step = dgx("").daemon_env("SLURM_NIC_PLACEMENT", "closest");
+    step.eight().untouched();
     // nor are its GPUs the task's
     let played = on("").daemon_env("CUDA_VISIBLE_DEVICES", "5").gpu("1");
     played.gets(0, "UCX_NET_DEVICES=mlx5_3:1");

@@ -5,9 +5,8 @@ use super::*;
 /// Output of a Python text that may use raw.py, the module and its example; `None` without Python.
 pub fn python(text: &str) -> Option<String> {
     let mut command = Command::new("python3");
-    command
-        .args(["-B", "-c", text])
-        .env("PYTHONPATH", search_path());
+    command.args(["-B", "-c", text]);
+    command.env("PYTHONPATH", search_path());
     match command.env("LD_LIBRARY_PATH", installed()).output() {
         Ok(output) => Some(stdout(&output)),
         Err(error) => {

@@ -34,9 +34,8 @@ fn systemd_finds_nothing_wrong_with_the_units() {
         fs::write(folder.join(name), text).unwrap();
     }
     let mut analyze = Command::new("systemd-analyze");
-    analyze
-        .args(["verify", "--man=no"])
-        .args(UNITS.map(|name| folder.join(name)));
+    analyze.args(["verify", "--man=no"]);
+    analyze.args(UNITS.map(|name| folder.join(name)));
     let output = analyze.output().unwrap();
     fs::remove_dir_all(&folder).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

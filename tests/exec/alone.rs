@@ -187,9 +187,8 @@ fn third(words: &[&str], number: &str) -> Command {
     command.args(["--local-size", "8", "--local-rank", number]);
     command.args(["--", "sh", "-c"]);
     command.arg("echo ${UCX_NET_DEVICES-none} ${NIC_PLACEMENT-none}");
-    command
-        .env_remove("UCX_NET_DEVICES")
-        .env_remove("NIC_PLACEMENT");
+    command.env_remove("UCX_NET_DEVICES");
+    command.env_remove("NIC_PLACEMENT");
     command
 }
 

@@ -110,16 +110,12 @@ impl Node {
         let shim = self.folder.join("fakecpu.so");
         let line = format!("export LD_PRELOAD={}; {line}", shim.display());
         let mut command = Command::new("unshare");
-        command
-            .arg("--mount")
-            .arg(harness::manifest_path("tests/slurm/machine.sh"));
-        command
-            .arg("alone")
-            .arg(self.folder.join("node"))
-            .args(["no", "sh", "-c", &line]);
-        command
-            .env_clear()
-            .env("PATH", format!("{}:{path}", tool.display()));
+        command.arg("--mount");
+        command.arg(harness::manifest_path("tests/slurm/machine.sh"));
+        command.arg("alone").arg(self.folder.join("node"));
+        command.args(["no", "sh", "-c", &line]);
+        command.env_clear();
+        command.env("PATH", format!("{}:{path}", tool.display()));
         command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
         command.envs(variables.iter().copied()).stdin(Stdio::null());
         command.output().expect("util-linux")

@@ -73,12 +73,10 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
         let played = on(cpus, words).gpu("0");
         played.on_cpus(0, got);
     }
-    on(busy, "closest,verbose")
-        .gpu("0")
-        .shows(&["1 CPU, too few", "`bind=numa`"]);
-    on(busy, "closest,restricted")
-        .gpu("0")
-        .fails(0, &["fails", "too few for this task"]);
+    let step = on(busy, "closest,verbose");
+    step.gpu("0").shows(&["1 CPU, too few", "`bind=numa`"]);
+    let step = on(busy, "closest,restricted");
+    step.gpu("0").fails(0, &["fails", "too few for this task"]);
 }
 
 /// A task with the mask that Slurm gives it of the first 224 CPUs.
@@ -120,9 +118,8 @@ fn threads_that_were_switched_off_since_slurmd_started_keep_nobody_from_moving()
         let step = Step::in_context("remote");
         let step = step.sysfs(&tree).arg("trust-topology");
         let step = step.option(words).word("--played-cpus", cpus);
-        masked(step.env("SLURM_CPUS_PER_TASK=16"))
-            .ok()
-            .on_cpus(0, "0-55");
+        let played = masked(step.env("SLURM_CPUS_PER_TASK=16"));
+        played.ok().on_cpus(0, "0-55");
     }
 }
 
@@ -135,9 +132,8 @@ fn memory_outside_the_cpuset_is_left_out_with_a_note() {
     let none = on(ALL, "bind=numa,verbose --played-mems 0x2").gpu("0");
     none.ok().bound(0, NEAR, FREE).shows(&outside);
     // none of the memory that it was to have
-    on(ALL, "bind=numa,strict --played-mems 0x2")
-        .gpu("0")
-        .fails(0, &outside);
+    let step = on(ALL, "bind=numa,strict --played-mems 0x2");
+    step.gpu("0").fails(0, &outside);
 }
 
 #[test]
@@ -164,13 +160,11 @@ fn what_did_not_take_is_logged_shown_where_asked_and_fails_a_strict_task() {
 fn a_strict_task_without_a_cpu_near_its_gpu_or_without_cores_of_its_own_fails() {
     let (far, few) = ("56-111", "0,112");
     on(far, "closest").gpu("0").ok();
-    on(far, "closest,strict")
-        .gpu("0")
-        .fails(0, &["no CPU on NUMA node 0", "-m block:block"]);
+    let played = on(far, "closest,strict").gpu("0");
+    played.fails(0, &["no CPU on NUMA node 0", "-m block:block"]);
     on(few, "bind=core --gpu 0").gpu("0").ok();
-    on(few, "bind=core,strict --gpu 0")
-        .gpu("0")
-        .fails(0, &["`bind=core` cannot be had"]);
+    let step = on(few, "bind=core,strict --gpu 0");
+    step.gpu("0").fails(0, &["`bind=core` cannot be had"]);
 }
 
 #[test]
@@ -196,10 +190,8 @@ fn tasks_without_gpus_are_dealt_to_the_nodes_where_the_user_asked() {
     let two = |step: Step| step.task("").task("").word("--local-tasks", "2").play();
     // `bind=core` too: all of its node, since no task shares it
     for words in ["closest", "bind=core"] {
-        two(on(ALL, words))
-            .ok()
-            .on_cpus(0, NEAR)
-            .on_cpus(1, "56-111,168-223");
+        let played = two(on(ALL, words));
+        played.ok().on_cpus(0, NEAR).on_cpus(1, "56-111,168-223");
     }
     two(on(ALL, "closest")).bound(1, "56-111,168-223", "preferred-many nodes 0x2");
     two(dgx(

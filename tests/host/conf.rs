@@ -250,10 +250,8 @@ fn what_is_not_understood_places_nobody_and_one_error_line_names_it() {
         "set=LD_PRELOAD=/x",
     ] {
         let named = format!("`plugstack.conf: {argument}`");
-        at(&of(""), &format!("--arg {argument}"))
-            .eight()
-            .untouched()
-            .one_error(&[&named]);
+        let step = at(&of(""), &format!("--arg {argument}"));
+        step.eight().untouched().one_error(&[&named]);
     }
     let played = on("--arg defualt=rail").eight();
     played.untouched().one_error(&[
@@ -262,9 +260,8 @@ fn what_is_not_understood_places_nobody_and_one_error_line_names_it() {
         "--nic-placement=help`",
     ]);
     let of_partition = of("PartitionName=p disable\n");
-    at(&of_partition, "--env SLURM_JOB_PARTITION=p")
-        .eight()
-        .untouched();
+    let step = at(&of_partition, "--env SLURM_JOB_PARTITION=p");
+    step.eight().untouched();
     at(&of_partition, "").eight().near();
     // nor does a byte order mark hide a switch
     for word in ["disable", "default=off"] {
@@ -289,10 +286,8 @@ fn srun_tells_it_and_then_no_node_repeats_it() {
     let on_node = at(&tree, "--option closest --env SLURM_NIC_PLACEMENT_TOLD=1").eight();
     on_node.quiet().lacks(0, &[TOLD]);
     for silent in ["off", "observe"] {
-        srun(&format!("--option {silent}"))
-            .site(&tree)
-            .play()
-            .quiet();
+        let step = srun(&format!("--option {silent}"));
+        step.site(&tree).play().quiet();
     }
     // an outer srun's word is none of this one's
     let played = srun("--env SLURM_NIC_PLACEMENT_TOLD=1 --option closest").play();
@@ -312,10 +307,8 @@ fn a_step_inside_a_placed_one_loses_its_values_also_where_all_is_off() {
     let has = |name: &str| placed.env(0, name).is_some();
     assert!(VARIABLES.into_iter().all(has), "{placed}");
     let tree = site("conf-nested", "disable\n");
-    tasks::nested_in(&placed, 0, at(&tree, ""))
-        .gpu("3")
-        .ok()
-        .lacks(0, &VARIABLES);
+    let step = tasks::nested_in(&placed, 0, at(&tree, ""));
+    step.gpu("3").ok().lacks(0, &VARIABLES);
 }
 
 #[test]

@@ -65,9 +65,8 @@ fn a_pipe_or_a_circle_of_links_below_sysfs_costs_what_it_stands_for() {
         pipe(&tree.join(path));
     }
     symlink("mlx5_99", tree.join("sys/class/infiniband/mlx5_99")).unwrap();
-    described("sysfs", &tree)
-        .near()
-        .says(&["node0/distance`", "named pipe"]);
+    let played = described("sysfs", &tree);
+    played.near().says(&["node0/distance`", "named pipe"]);
 }
 
 #[test]
@@ -120,8 +119,7 @@ fn a_description_or_a_tree_that_others_may_change_is_refused_as_root() {
         }
         mode(path, 0o755);
         chown(path, Some(65534), None).unwrap();
-        described(kind, path)
-            .untouched()
-            .says(&[name, "user 65534", "chown root"]);
+        let played = described(kind, path);
+        played.untouched().says(&[name, "user 65534", "chown root"]);
     }
 }

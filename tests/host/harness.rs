@@ -244,9 +244,8 @@ impl Step {
         let mut command = Command::new(host);
         command.arg0(self.called.map_or(host.as_os_str(), OsStr::new));
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command
-            .arg("--so")
-            .arg(self.plugin_file.clone().unwrap_or_else(plugin));
+        command.arg("--so");
+        command.arg(self.plugin_file.clone().unwrap_or_else(plugin));
         for name in ["--network", "--site"] {
             command.arg(name).arg(no_network());
         }
@@ -294,11 +293,8 @@ fn within(limit: Duration, mut command: Command) -> Output {
         })
     };
     // in a group of its own, since what hangs may be a task that it forked
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().expect("the fake Slurm starts");
     let stdout = collect(Box::new(child.stdout.take().expect("a pipe")));
     let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));

@@ -151,9 +151,8 @@ fn thousands_of_variables_and_a_megabyte_of_gpus_cost_nobody_the_job() {
     step.with("--gpu 0 --gpu 1").play().ok();
     // the list itself, and our own line
     let long = "1,".repeat(10_000);
-    on(&format!("--env NIC_PLACEMENT={long} --gpu {long}"))
-        .play()
-        .ok();
+    let step = on(&format!("--env NIC_PLACEMENT={long} --gpu {long}"));
+    step.play().ok();
 }
 
 #[test]

@@ -78,12 +78,8 @@ fn a_batch_script_and_an_interactive_shell_lose_our_values_and_keep_the_users() 
     let outer = on("--env UCX_TLS=rc").eight();
     let inside = |id: &str| nested_in(&outer, 0, dgx(&format!("--step-id {id}")));
     for id in ["0xfffffffb", "0xfffffffa"] {
-        inside(id)
-            .task("")
-            .play()
-            .ok()
-            .lacks(0, &VARIABLES)
-            .gets(0, "UCX_TLS=rc");
+        let step = inside(id).task("");
+        step.play().ok().lacks(0, &VARIABLES).gets(0, "UCX_TLS=rc");
         let own = inside(id).with("--env UCX_NET_DEVICES=mlx5_9:1 --option closest");
         let own = own.gpu("3");
         own.ok().gets(0, "UCX_NET_DEVICES=mlx5_9:1 -NCCL_IB_HCA");
@@ -125,9 +121,8 @@ fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
             assert_eq!(lines.count(), 8, "{placed}");
         }
         step("--option off").eight().untouched();
-        step("--option closest --step-id 0xfffffffb")
-            .eight()
-            .untouched();
+        let played = step("--option closest --step-id 0xfffffffb").eight();
+        played.untouched();
     }
 }
 

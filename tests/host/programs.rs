@@ -23,11 +23,8 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_get_nothing_that_its_own_
     for program in ["orted", "/opt/openmpi/bin/orted", "prted"] {
         let daemon = || starts(program, "n[0-1]", 1);
         daemon().play().ok().lacks(0, &VARIABLES).quiet();
-        daemon()
-            .option("closest")
-            .play()
-            .gets(0, "-NCCL_IB_HCA")
-            .shows(&[EXEC]);
+        let step = daemon().option("closest");
+        step.play().gets(0, "-NCCL_IB_HCA").shows(&[EXEC]);
     }
     for (program, of_job, nodes) in [
         ("./train", "n[0-1]", 1),

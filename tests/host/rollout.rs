@@ -48,9 +48,8 @@ fn a_share_of_the_jobs_is_placed_the_same_on_all_nodes_and_in_all_steps() {
             let seen = at(&tree, &words).env("SLURM_JOB_PARTITION=seen").eight();
             assert_eq!(observed(&seen).len(), usize::from(!is_in(job)), "{seen}");
         }
-        at(&tree, &format!("--job-id {job} --option closest"))
-            .eight()
-            .near();
+        let step = at(&tree, &format!("--job-id {job} --option closest"));
+        step.eight().near();
     }
     assert!((1..=8).any(is_in) && !(1..=8).all(is_in));
     // job 2 is in the first half, 3 is not: as components both are of job 2

@@ -53,8 +53,7 @@ fn an_outer_steps_values_go_where_there_is_no_room_for_others_and_the_users_own_
     let value = "UCX_NET_DEVICES=mlx5_9:1";
     let marker =
         format!("NIC_PLACEMENT=v1 policy=closest gpus=0000:9d:00.0 nics=mlx5_9:1 set:{value}");
-    with_room(700, &[value, &marker], "")
-        .ok()
-        .lacks(0, &VARIABLES);
+    let played = with_room(700, &[value, &marker], "");
+    played.ok().lacks(0, &VARIABLES);
     with_room(700, &[value], "").gets(0, "UCX_NET_DEVICES=mlx5_9:1");
 }

@@ -25,9 +25,8 @@ fn each_task_gets_the_nic_of_its_gpus_switch_and_nccl_one_exact_list_of_the_node
     part.gets(0, "UCX_NET_DEVICES=mlx5_4:1")
         .gets(1, "UCX_NET_DEVICES=mlx5_10:1");
     part.has(1, "NCCL_IB_HCA", &part.env(0, "NCCL_IB_HCA").unwrap());
-    on("")
-        .gpu("0,1")
-        .gets(0, "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1");
+    let step = on("");
+    step.gpu("0,1").gets(0, "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1");
 }
 
 #[test]
@@ -83,9 +82,8 @@ fn uuid_of_gpu(n: usize) -> String {
 // core's tests hold each spelling; here the files behind them are read
 #[test]
 fn gpus_that_are_named_by_uuid_mig_instance_or_rocms_lists_are_found() {
-    on("")
-        .gpu(&uuid_of_gpu(3))
-        .gets(0, "UCX_NET_DEVICES=mlx5_5:1");
+    let played = on("").gpu(&uuid_of_gpu(3));
+    played.gets(0, "UCX_NET_DEVICES=mlx5_5:1");
     on("--task A=1").play().ok().gets(0, "-UCX_NET_DEVICES");
     let machine = |name: &str| {
         let step = Step::in_context("remote").sysfs(&recorded(name));
@@ -109,10 +107,8 @@ fn gpus_that_are_named_by_uuid_mig_instance_or_rocms_lists_are_found() {
 #[test]
 fn batch_interactive_and_extern_steps_are_left_alone() {
     for step in ["0xfffffffb", "0xfffffffa", "0xfffffffc"] {
-        on(&format!("--option closest --step-id {step}"))
-            .gpu("0")
-            .untouched()
-            .quiet();
+        let played = on(&format!("--option closest --step-id {step}")).gpu("0");
+        played.untouched().quiet();
     }
 }
 
@@ -123,14 +119,10 @@ fn each_variable_that_the_user_set_even_empty_stays_and_the_others_are_set() {
         played.ok();
         played.gets(task, "UCX_NET_DEVICES=mlx5_7:1 NCCL_IB_HCA=mlx5");
     }
-    on("--env UCX_NET_DEVICES=")
-        .gpu("0")
-        .ok()
-        .gets(0, "UCX_NET_DEVICES=");
-    on("--env NCCL_IB_HCA=mlx5")
-        .eight()
-        .near()
-        .gets(0, "NCCL_IB_HCA=mlx5");
+    let step = on("--env UCX_NET_DEVICES=");
+    step.gpu("0").ok().gets(0, "UCX_NET_DEVICES=");
+    let step = on("--env NCCL_IB_HCA=mlx5");
+    step.eight().near().gets(0, "NCCL_IB_HCA=mlx5");
 }
 
 /// A step whose environment comes from a task of another step that we placed, as in srun inside srun.
@@ -162,9 +154,8 @@ fn a_step_that_says_off_inside_a_placed_step_loses_our_values_and_keeps_the_user
     let inner = nested_in(&outer, 0, dgx("--option off")).gpu("3");
     inner.ok().lacks(0, &VARIABLES).gets(0, "UCX_TLS=rc");
     let own = nested_in(&outer, 0, on("")).with("--env UCX_NET_DEVICES=mlx5_9:1 --option off");
-    own.gpu("3")
-        .ok()
-        .gets(0, "UCX_NET_DEVICES=mlx5_9:1 -NCCL_IB_HCA");
+    let played = own.gpu("3");
+    played.ok().gets(0, "UCX_NET_DEVICES=mlx5_9:1 -NCCL_IB_HCA");
 }
 
 #[test]
@@ -201,10 +192,8 @@ fn dry_run_changes_nothing_also_inside_a_placed_step_and_says_what_it_would_do()
     }
     let outer = on("").eight();
     for words in ["closest,dry-run", "off,dry-run"] {
-        nested_in(&outer, 0, on(""))
-            .option(words)
-            .gpu("3")
-            .untouched();
+        let step = nested_in(&outer, 0, on(""));
+        step.option(words).gpu("3").untouched();
     }
 }
 

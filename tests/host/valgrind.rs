@@ -21,9 +21,6 @@ pub(super) fn ran(step: &Step, arguments: &[&str]) -> Output {
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
-    command
-        .arg(played.get_program())
-        .args(played.get_args())
-        .output()
-        .expect("valgrind starts")
+    command.arg(played.get_program()).args(played.get_args());
+    command.output().expect("valgrind starts")
 }

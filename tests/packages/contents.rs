@@ -136,9 +136,8 @@ pub fn the_same_input_gives_the_same_package() {
         let built = path("target/portable/x86_64-unknown-linux-gnu/release");
         let make = || {
             let mut command = Command::new(path("packaging/package.sh"));
-            command
-                .args([kind, "x86_64", "1.0.0", "1"])
-                .env("NICP_BUILT", &built);
+            command.args([kind, "x86_64", "1.0.0", "1"]);
+            command.env("NICP_BUILT", &built);
             command.env("MAINTAINER", "Nobody <nobody@example.org>");
             command.env("HOMEPAGE", "https://example.org");
             // the tests' own make would hand down its words

@@ -22,13 +22,10 @@ fn built(name: &str) -> Place {
 /// `None`, and a line, where there is no `make`.
 fn make(goal: &str, place: &Place, root: &str, words: &[&str]) -> Option<String> {
     let mut command = Command::new("make");
-    command
-        .args(["--silent", "--no-print-directory", goal])
-        .args(words)
-        .current_dir(path(""));
-    command
-        .arg(format!("built={}", place.at("built")))
-        .arg(format!("DESTDIR={root}"));
+    command.args(["--silent", "--no-print-directory", goal]);
+    command.args(words).current_dir(path(""));
+    command.arg(format!("built={}", place.at("built")));
+    command.arg(format!("DESTDIR={root}"));
     // a make that runs these tests hands down what it was told
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
     let Ok(output) = command.output() else {
@@ -279,9 +276,8 @@ fn packages_that_name_no_maintainer_and_no_home_say_so() {
     fs::write(place.at("built/nic-placement"), "#!/bin/sh\n").unwrap();
     let said = |words: &[(&str, &str)]| {
         let mut command = Command::new(path("packaging/package.sh"));
-        command
-            .args(["deb", std::env::consts::ARCH, "0", "0"])
-            .env("NICP_BUILT", place.at("built"));
+        command.args(["deb", std::env::consts::ARCH, "0", "0"]);
+        command.env("NICP_BUILT", place.at("built"));
         for name in ["MAKEFLAGS", "MAKELEVEL", "MAINTAINER", "HOMEPAGE"] {
             command.env_remove(name);
         }

@@ -26,10 +26,8 @@ fn is_understood(line: &str, file: &str) {
 /// `None`, and a line, where the program is not here.
 fn accepts(program: &str, arguments: &[&str], input: Option<&str>) -> Option<String> {
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(path(""))
-        .stdin(Stdio::null());
+    command.args(arguments);
+    command.current_dir(path("")).stdin(Stdio::null());
     if let Some(file) = input {
         command.stdin(std::fs::File::open(path(file)).unwrap());
     }

@@ -58,9 +58,8 @@ fn play(stream: UnixStream, others: &BTreeMap<String, String>) -> BTreeMap<Strin
 fn agree(rank: usize, others: &BTreeMap<String, String>) -> (Answer, BTreeMap<String, String>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = tool();
-    command
-        .arg("agree")
-        .stdin(Stdio::from(OwnedFd::from(theirs)));
+    command.arg("agree");
+    command.stdin(Stdio::from(OwnedFd::from(theirs)));
     for (name, value) in [("PMI_FD", 0), ("PMI_RANK", rank), ("PMI_SIZE", NODES)] {
         command.env(name, value.to_string());
     }

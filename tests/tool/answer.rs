@@ -105,10 +105,8 @@ impl Answer {
 
     /// The command's, to this input.
     pub fn to(command: &mut Command, input: &[u8]) -> Answer {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         // it may end before it has read all
         let _ = child.stdin.take().unwrap().write_all(input);
@@ -229,13 +227,10 @@ pub fn silent(place: &Place) -> Option<String> {
 /// A shell's line on a terminal of its own, whose input ends at once; `None` without script(1).
 pub fn on_a_terminal(line: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut script = Command::new("script");
-    script
-        .args(["-qec", line, "/dev/null"])
-        .stdin(Stdio::null());
-    script
-        .env_remove("NO_COLOR")
-        .env("TERM", "xterm")
-        .env("TOOL", TOOL);
+    script.args(["-qec", line, "/dev/null"]);
+    script.stdin(Stdio::null());
+    script.env_remove("NO_COLOR");
+    script.env("TERM", "xterm").env("TOOL", TOOL);
     let Ok(output) = script.envs(variables.iter().copied()).output() else {
         println!("skipped: no script(1), of util-linux");
         return None;

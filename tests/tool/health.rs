@@ -72,14 +72,12 @@ fn what_check_advises_where_no_line_loads_the_plugin_works() {
     Answer::of(Command::new("sh").args(["-c", &format!("{copy} {folder}")])).ends(0);
     check(include).ends(0);
     fs::remove_dir_all(folder).unwrap();
-    check(&line)
-        .ends(0)
-        .says(&["libnic_placement.so` is there"]);
+    let answer = check(&line);
+    answer.ends(0).says(&["libnic_placement.so` is there"]);
     let path = line.trim_start_matches("optional ");
     let there = format!("there is no `/nowhere/libnic_placement.so`; `{path}` is");
-    check("optional /nowhere/libnic_placement.so\n")
-        .ends(3)
-        .says(&[&there]);
+    let answer = check("optional /nowhere/libnic_placement.so\n");
+    answer.ends(3).says(&[&there]);
 }
 
 /// A program of that name that never answers, first in the PATH, which says in a file `pid` that it
@@ -218,10 +216,8 @@ fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
     program("scontrol", &format!("[ $1 = show ] || exit 0; {shows}"));
     program("hostname", "echo login1");
     let mut shell = Command::new("/bin/sh");
-    shell
-        .arg(place.file("script", script))
-        .env_clear()
-        .current_dir(&place.0);
+    shell.arg(place.file("script", script));
+    shell.env_clear().current_dir(&place.0);
     // slurmd would log what it says
     Answer::of(shell.envs(node.map(|node| ("SLURMD_NODENAME", node)))).is(0, "", "");
     place.read("told")

@@ -142,9 +142,8 @@ impl First {
             .arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()))
             .arg(format!("PATH={}:{path}", self.path("bin").display()))
             .arg(format!("OUT={}", self.path("out").display()))
-            .arg(format!("LIMIT={LIMIT}"))
-            .arg(self.path("pack/first.sh"))
-            .stdin(Stdio::null());
+            .arg(format!("LIMIT={LIMIT}"));
+        command.arg(self.path("pack/first.sh")).stdin(Stdio::null());
         command
     }
 
@@ -403,9 +402,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     let agree: usize = sent.ways.iter().map(|way| way.agree).sum();
     assert!(agree > 60, "{sent:?}");
     let mut refused = Command::new(first.root.join("tests/gpu/result.sh"));
-    refused
-        .arg(first.path("out/first.json"))
-        .env("RESULTS", first.path("results"));
+    refused.arg(first.path("out/first.json"));
+    refused.env("RESULTS", first.path("results"));
     Answer::of(&mut refused).ends(1).says(&["played"]);
     assert!(!first.path("results").exists());
 }
