@@ -59,22 +59,21 @@ fn a_program_that_cannot_be_started_ends_as_in_a_shell() {
 
 #[test]
 fn what_is_not_understood_starts_nothing() {
-    let number = ["--local-rank", "3", "python", "train.py"];
+    let words = |line: &'static str| Vec::from_iter(line.split(' '));
+    let (number, odd) = (
+        words("--local-rank 3 python train.py"),
+        words("--local-rank x -- echo"),
+    );
+    let typo = words("closet -- echo");
     for (arguments, problem) in [
         (&["--"][..], "not provided: <CMD>"),
         (&["true"], "exec <WORDS> -- <CMD>"),
         (&["./app", "-n", "3"], "unexpected argument `-n`"),
         (&["rail", "./app"], "unexpected argument `./app`"),
         (&number, "unexpected argument `train.py`"),
-        (
-            &["closet", "--", "echo"],
-            "unknown word `closet`, did you mean `closest`?",
-        ),
+        (&typo, "unknown word `closet`, did you mean `closest`?"),
         (&["help", "--", "echo"], "`help` starts nothing"),
-        (
-            &["--local-rank", "x", "--", "echo"],
-            "`x` for `--local-rank",
-        ),
+        (&odd, "`x` for `--local-rank"),
         (&["--argument", "include=", "--", "echo"], "include="),
     ] {
         let (code, stdout, said) = ended(&mut exec(arguments));

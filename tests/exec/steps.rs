@@ -162,16 +162,12 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
     for (bound, cpus) in [
         ("", NEAR[1]),
         // slurmd lists what it bound: a mask of its own stays
-        (
-            "SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x1,0x2",
-            ALL,
-        ),
+        ("TYPE=mask_cpu: LIST=0x1,0x2", ALL),
         // it lists none for a NUMA domain
-        (
-            "SLURM_CPU_BIND_TYPE=map_ldom: SLURM_CPU_BIND_LIST=0,0,0,0,1,1,1,1",
-            ALL,
-        ),
+        ("TYPE=map_ldom: LIST=0,0,0,0,1,1,1,1", ALL),
     ] {
+        let bound = bound.replace("TYPE=", "SLURM_CPU_BIND_TYPE=");
+        let bound = bound.replace("LIST=", "SLURM_CPU_BIND_LIST=");
         let task = node.one(&format!("{SLURM} {bound}"), "");
         let is_so = task.ucx() == ["mlx5_9:1"] && task.word("cpus") == cpus;
         assert!(is_so, "{bound}: {task:?}");

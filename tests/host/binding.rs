@@ -41,6 +41,7 @@ fn each_word_of_binding_does_what_it_says_and_without_one_nothing_happens() {
 #[test]
 fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     let busy = "0,56-62";
+    let (asked, all) = ("closest --env SLURM_CPUS_PER_TASK", "--step-cpus 224");
     for (cpus, words, got) in [
         // eight CPUs would become one
         (busy, "closest", busy),
@@ -48,27 +49,15 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
         // the NUMA node was asked for
         (busy, "bind=numa", "0"),
         // 16 CPUs are near
-        (ALL, "closest --env SLURM_CPUS_PER_TASK=16", NEAR),
+        (ALL, &format!("{asked}=16"), NEAR),
         // from 22.05 to 23.02 srun does not read what sbatch was asked for, and leaves it standing:
         // its part is the step's 224 CPUs
-        (
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=16 --cpus-per-task 1",
-            ALL,
-        ),
+        (ALL, &format!("{asked}=16 --cpus-per-task 1"), ALL),
         // and where that was 1, it looks as if srun had been asked for it: 112 cores are no step of
         // one CPU
-        (
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=1 --step-cpus 224 --step-cores 0-111",
-            ALL,
-        ),
+        (ALL, &format!("{asked}=1 {all} --step-cores 0-111"), ALL),
         // `srun -c1`
-        (
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=1 --step-cpus 224 --step-cores 3",
-            NEAR,
-        ),
+        (ALL, &format!("{asked}=1 {all} --step-cores 3"), NEAR),
     ] {
         let played = on(cpus, words).gpu("0");
         played.on_cpus(0, got);

@@ -121,16 +121,8 @@ fn a_file_that_is_none_or_has_no_text_places_nobody_and_holds_nobody_up() {
     let many = "set=A=1 ".repeat(4000);
     for (name, text, why) in [
         ("conf-long", long.as_bytes(), "is longer than 65536 bytes"),
-        (
-            "conf-nul",
-            &b"default=closest\n\0\n"[..],
-            "is no text: line 2",
-        ),
-        (
-            "conf-binary",
-            &[0xff, 0xfe, 0x00, 0x41][..],
-            "is no text: line 1",
-        ),
+        ("conf-nul", b"default=closest\n\0\n", "is no text: line 2"),
+        ("conf-binary", b"\xff\xfe\0A", "is no text: line 1"),
         ("conf-many", many.as_bytes(), "more than 2048 arguments"),
     ] {
         refused(&site(name, text), &[why]);
@@ -213,28 +205,17 @@ fn the_switch_beats_every_user_and_tells_who_asked_in_one_line() {
 fn what_is_not_understood_places_nobody_and_one_error_line_names_it() {
     let of = |text: &str| site("conf-odd", format!("default=closest\n{text}"));
     let flood = "exclud=a NodeName=\nNodeName=\n".repeat(1000);
-    for (text, told) in [
-        (
-            "exclud=mlx5_0\n",
-            ["/etc/nic-placement.conf:2: exclud=mlx5_0`", "`exclude`?"],
-        ),
-        ("Disable\n", ["conf:2: Disable`", "did you mean `disable`?"]),
-        (
-            "NodeName=gpu[ default=all\n",
-            ["/etc/nic-placement.conf:2`", "no `]`"],
-        ),
-        (
-            "NodeName=ALL disable\n",
-            ["conf:2`", "`NodeName=ALL` is no node's name"],
-        ),
-        (
-            "NodeName=gpu7 default = off\r\n",
-            ["conf:2: default`: expected `default=WORDS`", "names 2 more"],
-        ),
-        (flood.as_str(), ["conf:2`", "names 1999 more"]),
-    ] {
-        refused(&of(text), &told);
+    let cases = "exclud=mlx5_0|/etc/nic-placement.conf:2: exclud=mlx5_0`|`exclude`?
+        Disable|conf:2: Disable`|did you mean `disable`?
+        NodeName=gpu[ default=all|/etc/nic-placement.conf:2`|no `]`
+        NodeName=ALL disable|conf:2`|`NodeName=ALL` is no node's name
+        NodeName=gpu7 default = off\r|conf:2: default`: expected `default=WORDS`|names 2 more";
+    for case in cases.lines() {
+        let (text, told) = case.split_once('|').expect("cells");
+        let told: Vec<_> = told.split('|').collect();
+        refused(&of(&format!("{}\n", text.trim_start())), &told);
     }
+    refused(&of(&flood), &["conf:2`", "names 1999 more"]);
     for other in [
         "NodeName=gpu8 exclud=mlx5_0\n",
         "PartitionName=q exclud=mlx5_0\n",
@@ -317,17 +298,12 @@ fn a_variable_is_switched_off_for_all_and_back_on_by_who_wants_it() {
         "conf-variables",
         "default=closest,no-env=NCCL_*+NVSHMEM_HCA_LIST\n",
     );
+    let no = |names: &str| format!("--option no-env={names}");
     for (words, expected) in [
         ("", [true, false, false, true]),
-        ("--option no-env=none", [true, true, true, true]),
-        (
-            "--option no-env=none+UCX_NET_DEVICES",
-            [false, true, true, true],
-        ),
-        (
-            "--option no-env=none,env=NCCL_IB_HCA",
-            [false, true, false, true],
-        ),
+        (&no("none"), [true, true, true, true]),
+        (&no("none+UCX_NET_DEVICES"), [false, true, true, true]),
+        (&no("none,env=NCCL_IB_HCA"), [false, true, false, true]),
     ] {
         let played = at(&tree, words).gpu("0");
         let set = VARIABLES.map(|name| played.ok().env(0, name).is_some());

@@ -16,14 +16,12 @@ fn a_machine_description_that_is_not_there_or_broken_costs_nobody_the_job() {
     let folder = private_folder("nowhere");
     let (nowhere, broken) = (folder.join("not-there"), folder.join("topology.json"));
     fs::write(&broken, "{\n  \"version\": 1,\n  \"gpus\": [}\n").unwrap();
+    let is_broken = format!("topology={}", broken.display());
     for (argument, told) in [
         (format!("sysfs={}", nowhere.display()), ["not-there", ""]),
         (format!("topology={}", nowhere.display()), ["not-there", ""]),
         ("machine=dgx-h1000".to_string(), ["dgx-h1000", ""]),
-        (
-            format!("topology={}", broken.display()),
-            ["topology.json", "line 3"],
-        ),
+        (is_broken, ["topology.json", "line 3"]),
     ] {
         let played = described(&argument).eight();
         played.ok().says(&told);

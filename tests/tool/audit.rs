@@ -59,19 +59,9 @@ fn an_audit_ends_with_0_where_all_are_alike_or_there_is_one_and_with_1_where_one
 
 #[test]
 fn what_an_audit_writes_as_names_the_configuration_file_reads() {
-    let names = [
-        "gpu001",
-        "gpu002",
-        "gpu010",
-        "n9",
-        "n10",
-        "a1-ib",
-        "a2-ib",
-        "login",
-        "n01",
-        "rack2-node16",
-    ];
-    let list = HostList::parse(&compressed(names)).unwrap();
+    let names = "gpu001 gpu002 gpu010 n9 n10 a1-ib a2-ib login n01 rack2-node16".split(' ');
+    let names: Vec<&str> = names.collect();
+    let list = HostList::parse(&compressed(names.clone())).unwrap();
     assert_eq!(names.into_iter().find(|name| !list.has(name)), None);
     let others = ["gpu003", "n1", "n8", "a3-ib", "logi"];
     assert_eq!(others.into_iter().find(|name| list.has(name)), None);
@@ -115,25 +105,16 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
 fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
     let place = Place::new("audit-default");
     let ok = "that do not ask: `default=closest` (";
+    let (ours, sets) = ("libnic_placement.so", "default=closest rollout=10%");
     for (line, default, is_told) in [
-        (
-            "optional libnic_placement.so default=closest rollout=10%\n",
-            json!("default=closest rollout=10%"),
-            true,
-        ),
-        (
-            "optional libnic_placement.so\n",
-            json!("no default="),
-            false,
-        ),
-        ("optional spank_pyxis.so\n", Value::Null, false),
+        (&*format!("{ours} {sets}"), json!(sets), true),
+        (ours, json!("no default="), false),
+        ("spank_pyxis.so", Value::Null, false),
     ] {
-        let plugstack = place.file("plugstack.conf", line);
+        let plugstack = place.file("plugstack.conf", format!("optional {line}\n"));
         let more = format!("--machine dgx-h100 --plugstack {plugstack}");
-        assert_eq!(
-            super::json(&format!("check --json {more}"))["default"],
-            default
-        );
+        let report = super::json(&format!("check --json {more}"));
+        assert_eq!(report["default"], default);
         let text = flat(&run(&format!("check {more}")).out);
         assert_eq!(text.contains(ok), is_told, "{text}");
         let is_so = is_told || default.is_null() || !text.contains("configuration");

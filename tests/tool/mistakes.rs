@@ -74,39 +74,21 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
 
 #[test]
 fn what_was_probably_meant_is_told() {
-    for (line, why) in [
-        // a command that is gone says what does it now
-        (
-            "explain --gpu 3",
-            ["is gone:", "`nic-placement show --gpu 3"],
-        ),
-        (
-            "measure -- true",
-            ["is gone:", "`nic-placement verify --bytes -- CMD"],
-        ),
-        ("top", ["is gone:", "`nic-placement verify --watch"]),
-        ("help top", ["is gone:", "`nic-placement verify --watch"]),
-        (
-            "verify sleep 1",
-            ["unexpected argument `sleep`", "[-- <CMD>...]"],
-        ),
-        ("exec true", ["<CMD>", "exec <WORDS> -- <CMD>"]),
-        (
-            "plan --machine gh200 --words closet",
-            ["`closet`, did you mean `closest`?", "--nic-placement=help`"],
-        ),
-        (
-            "plan --machine gh300",
-            [
-                "`gh300` for `--machine",
-                "`nic-placement machines` lists all",
-            ],
-        ),
-        ("refresh --textfile x", ["`--textfile x`", ".prom"]),
-        ("chek", ["`chek`", "similar subcommand exists: `check`"]),
-        ("check --off acx", ["`acx`", "similar value exists: `acs`"]),
-    ] {
-        refused_line(line, &why);
+    // a command that is gone says what does it now
+    let cases = "explain --gpu 3|is gone:|`nic-placement show --gpu 3
+        measure -- true|is gone:|`nic-placement verify --bytes -- CMD
+        top|is gone:|`nic-placement verify --watch
+        help top|is gone:|`nic-placement verify --watch
+        verify sleep 1|unexpected argument `sleep`|[-- <CMD>...]
+        exec true|<CMD>|exec <WORDS> -- <CMD>
+        plan --machine gh200 --words closet|`closet`, did you mean `closest`?|--nic-placement=help`
+        plan --machine gh300|`gh300` for `--machine|`nic-placement machines` lists all
+        refresh --textfile x|`--textfile x`|.prom
+        chek|`chek`|similar subcommand exists: `check`
+        check --off acx|`acx`|similar value exists: `acs`";
+    for case in cases.lines() {
+        let cells: Vec<_> = case.trim_start().split('|').collect();
+        refused_line(cells[0], &cells[1..]);
     }
     for command in commands() {
         let line = format!("{command} --no-such-option");
@@ -117,12 +99,8 @@ fn what_was_probably_meant_is_told() {
 #[test]
 fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
     let place = Place::new("other-files");
-    let readable = [
-        "topology JSON",
-        "a tar of /sys",
-        "`nvidia-smi topo -m`",
-        "`amd-smi topology`",
-    ];
+    let readable = "topology JSON|a tar of /sys|`nvidia-smi topo -m`|`amd-smi topology`".split('|');
+    let readable: Vec<_> = readable.collect();
     for (text, seems) in [
         ("# nic-placement\n\nA GPU and a NIC.\n", "`# nic-placement`"),
         ("\u{7f}ELF\u{2}\0\0", "ELF"),
