@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Everything that include/nic_placement.h declares.
+/// Everything that include/nic_placement.h declares, behind `nic_placement_`.
 const EXPORTS: &str = "free map plan process render task version";
 
 const SONAME: &str = "libnic_placement_core.so.0";
@@ -49,14 +49,9 @@ fn program(name: &str, source: &str) -> Option<PathBuf> {
     c_compiler()?;
     let built = private_folder(name).join("program");
     let include = format!("-I{}", manifest_path("include").display());
-    let flags = [
-        &*include,
-        &format!("-L{}", installed().display()),
-        "-pthread",
-        "-o",
-    ]
-    .map(String::from);
-    let flags = flags.iter().map(OsStr::new).chain([built.as_os_str()]);
+    let library = format!("-L{}", installed().display());
+    let flags = [&*include, &library, "-pthread", "-o"].map(OsStr::new);
+    let flags = flags.into_iter().chain([built.as_os_str()]);
     let output = compile(flags, &manifest_path(source), ["-lnic_placement_core"]);
     assert!(output.status.success(), "{source}:\n{}", stderr(&output));
     Some(built)
@@ -88,10 +83,8 @@ fn the_library_exports_what_its_header_declares_and_nothing_else() {
     };
     let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
     names.sort();
-    let exports = EXPORTS
-        .split(' ')
-        .map(|call| format!("nic_placement_{call}"));
-    let exports = Vec::from_iter(exports);
+    let calls = EXPORTS.split(' ');
+    let exports: Vec<_> = calls.map(|call| format!("nic_placement_{call}")).collect();
     assert_eq!(names, exports);
     let header = fs::read_to_string(manifest_path("include/nic_placement.h")).unwrap();
     for name in exports {

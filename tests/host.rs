@@ -44,10 +44,8 @@ use harness::{Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
 
 /// The words that the option takes, each of which a message about a bad one must name.
-const WORDS: [&str; 14] = [
-    "closest", "numa", "all", "off", "observe", "help", "verbose", "dry-run", "strict", "bind=",
-    "mem=", "omp=", "env=", "no-env=",
-];
+const WORDS: &str =
+    "closest numa all off observe help verbose dry-run strict bind= mem= omp= env= no-env=";
 /// The arguments that a plugstack.conf line takes.
 const ARGUMENTS: &str = "default= rollout= disable conf= topology= sysfs= machine= exclude= include= fabric= set= trust-topology";
 /// The variables that a task gets on a DGX H100.
@@ -176,7 +174,7 @@ fn the_three_spellings_of_no_argument_and_an_option_that_comes_twice_mean_the_sa
 fn help_is_printed_by_srun_which_then_ends_and_on_a_node_ends_nothing() {
     let played = of("local", "--option help");
     assert_eq!(played.status, Some(0), "{played}");
-    for word in WORDS.into_iter().chain(ARGUMENTS.split(' ')) {
+    for word in WORDS.split(' ').chain(ARGUMENTS.split(' ')) {
         assert!(played.text.contains(word), "no `{word}`\n{played}");
     }
     assert_eq!(played.log(), [], "{played}");

@@ -43,19 +43,15 @@ fn fits(text: &str, width: usize) {
 
 /// Commands whose output is for people, on a node that `source` names.
 fn reports(source: &str) -> Vec<String> {
-    let commands = [
-        "show",
-        "plan",
-        "plan --why",
-        "plan --gpus-per-task 1 --why",
-        "plan --words all,bind=core,omp=on --ntasks 3 --gpus-per-task all --why",
-        "plan --words numa --gpus-per-task 1 --argument set=SITE_NICS={rails}",
-        "plan --variable CUDA_VISIBLE_DEVICES= --why",
-        "show --gpu all",
-        "check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
-    ];
-    let all = commands.iter();
-    all.map(|command| format!("{command} {source}")).collect()
+    let commands = "show;plan;plan --why;plan --gpus-per-task 1 --why;show --gpu all;\
+                    plan --words all,bind=core,omp=on --ntasks 3 --gpus-per-task all --why;\
+                    plan --words numa --gpus-per-task 1 --argument set=SITE_NICS={rails};\
+                    plan --variable CUDA_VISIBLE_DEVICES= --why;\
+                    check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO";
+    let commands = commands.split(';');
+    commands
+        .map(|command| format!("{command} {source}"))
+        .collect()
 }
 
 #[test]
@@ -107,17 +103,10 @@ fn a_plan_loses_nothing_of_what_its_json_says() {
                 let all = parts.filter_map(|part| part[of].as_str().map(str::to_string));
                 all.collect()
             };
-            let env = task["env"].as_object().unwrap().keys().cloned().collect();
-            let sets = ["cpus", "mems"].map(|of| task[of].as_str().unwrap().to_string());
-            let sets = sets.to_vec();
-            let facts = [
-                parts("gpus", "address"),
-                parts("nics", "name"),
-                parts("nics", "path"),
-                env,
-                sets,
-            ];
-            let mut facts = facts.concat();
+            let lists = [("gpus", "address"), ("nics", "name"), ("nics", "path")];
+            let mut facts = lists.map(|(list, of)| parts(list, of)).concat();
+            facts.extend(task["env"].as_object().unwrap().keys().cloned());
+            facts.extend(["cpus", "mems"].map(|of| task[of].as_str().unwrap().to_string()));
             facts.retain(|fact| !text.contains(fact.as_str()));
             assert_eq!(facts, [""; 0], "{machine}: {task}");
         }
@@ -147,11 +136,8 @@ fn hostile(place: &Place) -> [String; 2] {
     let interfaces = find(Path::new(&tree), "ibp79s0");
     assert!(!interfaces.is_empty());
     for entry in interfaces {
-        fs::rename(
-            &entry,
-            entry.with_file_name("ib\n\x1b[2Jok     all is well"),
-        )
-        .unwrap();
+        let forged = entry.with_file_name("ib\n\x1b[2Jok     all is well");
+        fs::rename(&entry, forged).unwrap();
     }
     [file, tree]
 }

@@ -222,11 +222,8 @@ fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
         assert_eq!(probe.notes, [format!("copies: `{function}` answered 999")]);
         // the driver's list has no part in it
         assert_eq!(judge(&probe), Identity::Agrees);
-        assert_eq!(
-            played.run(&[FIRST], copies, &fails).err,
-            is_given_back,
-            "{function}"
-        );
+        let said = played.run(&[FIRST], copies, &fails).err;
+        assert_eq!(said, is_given_back, "{function}");
     }
 }
 

@@ -116,11 +116,8 @@ fn every_test_that_a_document_names_exists_and_each_input_of_a_user_names_one() 
         assert_eq!(cells.len(), 5, "{row}");
         let of_row = named(cells[4]).0;
         assert!(!of_row.is_empty(), "no test: {row}");
-        tests.extend(
-            of_row
-                .into_iter()
-                .map(|test| ("SECURITY.md".to_string(), test)),
-        );
+        let of_row = of_row.into_iter();
+        tests.extend(of_row.map(|test| ("SECURITY.md".to_string(), test)));
     }
     for (name, text) in markdown() {
         let is_letter = |b: u8| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit();

@@ -16,21 +16,16 @@ fn unit(name: &str) -> String {
 
 #[test]
 fn systemd_finds_nothing_wrong_with_the_units() {
-    if Command::new("systemd-analyze")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
+    let mut analyze = Command::new("systemd-analyze");
+    if analyze.arg("--version").output().is_err() {
         return println!("skipped: there is no `systemd-analyze`");
     }
     let folder = path(env!("CARGO_TARGET_TMPDIR")).join(format!("units-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     for name in UNITS {
         // as `make install` does: systemd asks whether the program is there
-        let text = unit(name).replace(
-            "/usr/local/bin/nic-placement",
-            env!("CARGO_BIN_EXE_nic-placement"),
-        );
+        let tool = env!("CARGO_BIN_EXE_nic-placement");
+        let text = unit(name).replace("/usr/local/bin/nic-placement", tool);
         fs::write(folder.join(name), text).unwrap();
     }
     let mut analyze = Command::new("systemd-analyze");

@@ -60,11 +60,8 @@ fn a_program_that_cannot_be_started_ends_as_in_a_shell() {
 #[test]
 fn what_is_not_understood_starts_nothing() {
     let words = |line: &'static str| Vec::from_iter(line.split(' '));
-    let (number, odd) = (
-        words("--local-rank 3 python train.py"),
-        words("--local-rank x -- echo"),
-    );
-    let typo = words("closet -- echo");
+    let number = words("--local-rank 3 python train.py");
+    let (odd, typo) = (words("--local-rank x -- echo"), words("closet -- echo"));
     for (arguments, problem) in [
         (&["--"][..], "not provided: <CMD>"),
         (&["true"], "exec <WORDS> -- <CMD>"),

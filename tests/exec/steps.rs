@@ -13,10 +13,8 @@ use std::time::Duration;
 #[track_caller]
 fn nested(node: &Node, between: &str, words: &str) -> Vec<Task> {
     let workers = node.launched(8, "", words);
-    node.reports(
-        &[],
-        &format!("nic-placement exec -- sh -c '{between} {workers}'"),
-    )
+    let line = format!("nic-placement exec -- sh -c '{between} {workers}'");
+    node.reports(&[], &line)
 }
 
 #[test]

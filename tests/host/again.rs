@@ -8,22 +8,16 @@ use super::*;
 fn steps() -> Vec<(&'static str, Step)> {
     let remote = |words: &str| Step::in_context("remote").with(words);
     let on = |words: &str| remote(&format!("--arg machine=dgx-h100 {words}"));
+    let off = on("--option off").task("NIC_PLACEMENT=v1 policy=x gpus= nics= set:A=b");
+    let mistaken = on("--arg exclud=a --option closest,unknown --task A=1");
+    let nowhere = remote("--arg machine=none --option closest --task A=1");
     vec![
         ("placed", on("--option closest,verbose --gpu 3")),
         ("strict", on("--option rail,restricted,dry-run --gpu 0,1")),
         ("observed", on("--arg default=observe --gpu 0")),
-        (
-            "off",
-            on("--option off").task("NIC_PLACEMENT=v1 policy=x gpus= nics= set:A=b"),
-        ),
-        (
-            "mistaken",
-            on("--arg exclud=a --option closest,unknown --task A=1"),
-        ),
-        (
-            "no machine",
-            remote("--arg machine=none --option closest --task A=1"),
-        ),
+        ("off", off),
+        ("mistaken", mistaken),
+        ("no machine", nowhere),
         ("slurmd", Step::in_context("slurmd").arg("machine=dgx-h100")),
     ]
 }

@@ -294,10 +294,8 @@ fn a_step_inside_a_placed_one_loses_its_values_also_where_all_is_off() {
 
 #[test]
 fn a_variable_is_switched_off_for_all_and_back_on_by_who_wants_it() {
-    let tree = site(
-        "conf-variables",
-        "default=closest,no-env=NCCL_*+NVSHMEM_HCA_LIST\n",
-    );
+    let conf = "default=closest,no-env=NCCL_*+NVSHMEM_HCA_LIST\n";
+    let tree = site("conf-variables", conf);
     let no = |names: &str| format!("--option no-env={names}");
     for (words, expected) in [
         ("", [true, false, false, true]),

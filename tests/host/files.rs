@@ -43,11 +43,8 @@ fn what_is_no_file_is_named_and_no_step_waits_for_it() {
     let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     refused("topology", &fifo, "pipe: expected a regular file");
     refused("topology", &socket, "socket: expected a regular file");
-    refused(
-        "topology",
-        Path::new("/dev/zero"),
-        "`/dev/zero` is a character device",
-    );
+    let zero = Path::new("/dev/zero");
+    refused("topology", zero, "`/dev/zero` is a character device");
     refused("topology", &folder, "is a directory: expected");
     refused("sysfs", &fifo, "pipe: expected a directory");
 }

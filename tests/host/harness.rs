@@ -52,14 +52,8 @@ pub fn host() -> Option<&'static Path> {
         c_compiler()?;
         let built = private_folder("spank_host").join("spank_host");
         let source = manifest_path("tests/host/spank_host.c");
-        let output = compile(
-            ["-O1", "-rdynamic", "-o"]
-                .map(OsStr::new)
-                .into_iter()
-                .chain([built.as_os_str()]),
-            &source,
-            ["-ldl"],
-        );
+        let flags = ["-O1", "-rdynamic", "-o"].map(OsStr::new).into_iter();
+        let output = compile(flags.chain([built.as_os_str()]), &source, ["-ldl"]);
         assert!(output.status.success(), "{}", stderr(&output));
         Some(built)
     })
@@ -307,10 +301,8 @@ fn within(limit: Duration, mut command: Command) -> Output {
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-9", "--", &group]).status();
             let (_, said) = (child.wait(), stdout.join().unwrap_or_default());
-            panic!(
-                "the step hangs after {limit:?}\n{}",
-                String::from_utf8_lossy(&said)
-            );
+            let said = String::from_utf8_lossy(&said);
+            panic!("the step hangs after {limit:?}\n{said}");
         }
         thread::sleep(Duration::from_millis(1));
     };

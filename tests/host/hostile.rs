@@ -89,15 +89,14 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
     assert_eq!(answers, vec!["returned 0"; texts.len() + 1], "{played}");
     // some of them alone, as what sbatch left and as the variable
     for text in texts.iter().step_by(13) {
-        let step = [
-            "_SLURM_SPANK_OPTION_nic_placement_nic_placement=",
-            "SLURM_NIC_PLACEMENT=",
-        ];
-        let step = step.iter().fold(on(""), |step, name| {
-            let mut assignment = OsString::from(name);
-            assignment.push(text);
-            step.word("--env", assignment)
-        });
+        let left = "_SLURM_SPANK_OPTION_nic_placement_nic_placement=";
+        let step = [left, "SLURM_NIC_PLACEMENT="]
+            .iter()
+            .fold(on(""), |step, name| {
+                let mut assignment = OsString::from(name);
+                assignment.push(text);
+                step.word("--env", assignment)
+            });
         let played = step.gpu("0");
         let answers = ["option", "init_post_opt"].map(|hook| played.returned(hook));
         assert_eq!(answers, [Some(0); 2], "{played}");
@@ -157,17 +156,11 @@ fn thousands_of_variables_and_a_megabyte_of_gpus_cost_nobody_the_job() {
 
 #[test]
 fn a_task_is_counted_as_slurm_counts_it_whatever_its_variables_say() {
-    let lies = [
-        "SLURM_LOCALID=7",
-        "SLURM_LOCALID=-1",
-        "SLURM_PROCID=99999999999",
-        "-SLURM_LOCALID",
-    ];
-    let step = lies
-        .iter()
-        .fold(on("--option closest,bind=core"), |step, lie| {
-            step.task(&format!("CUDA_VISIBLE_DEVICES=0 {lie}"))
-        });
+    let lies = "SLURM_LOCALID=7 SLURM_LOCALID=-1 SLURM_PROCID=99999999999 -SLURM_LOCALID";
+    let step = on("--option closest,bind=core");
+    let step = lies.split(' ').fold(step, |step, lie| {
+        step.task(&format!("CUDA_VISIBLE_DEVICES=0 {lie}"))
+    });
     step.play().ok();
     for count in ["4294967295", "1000000", "0"] {
         let words = "--option closest,verbose,bind=core --nnodes 4000000000 --local-tasks";

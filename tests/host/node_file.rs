@@ -56,10 +56,8 @@ fn with_the_file_every_task_gets_the_same_and_no_port_is_asked() {
     read.near();
     let node = node.without_ports();
     let kept = node.step().play();
-    kept.near().says_at(
-        "debug",
-        &["the node from `", "node.cache`, which is", "s old"],
-    );
+    let read_from = ["the node from `", "node.cache`, which is", "s old"];
+    kept.near().says_at("debug", &read_from);
     for task in 0..8 {
         assert_eq!(kept.whole_env(task), read.whole_env(task), "task {task}");
     }
@@ -96,34 +94,17 @@ fn a_file_that_is_not_of_this_node_as_it_is_is_named_and_the_node_is_read() {
         fs::write(&node.file, &bytes[..bytes.len() / 2]).unwrap();
     };
     let empty = |node: &Node| fs::write(&node.file, "").unwrap();
-    type Case<'c> = (&'c str, &'c dyn Fn(&Node), &'c str);
-    let cases: [Case; 7] = [
-        ("other-boot", &other_boot, "before this system was started"),
-        (
-            "other-device",
-            &other_device,
-            "`/sys/class/infiniband/mlx5_22` is new",
-        ),
-        (
-            "device-gone",
-            &gone,
-            "`/sys/class/infiniband/mlx5_2` is gone",
-        ),
-        (
-            "anew",
-            &anew,
-            "`/sys/class/infiniband/mlx5_2` is not what it was",
-        ),
-        ("truncated", &truncated, "it is damaged: its checksum"),
-        (
-            "unknown-version",
-            &Node::age_version,
-            "file of version `99.0.0-1`, expected `",
-        ),
-        ("empty", &empty, "it is no node file"),
+    let cases: [(&dyn Fn(&Node), &str); 7] = [
+        (&other_boot, "before this system was started"),
+        (&other_device, "`/sys/class/infiniband/mlx5_22` is new"),
+        (&gone, "`/sys/class/infiniband/mlx5_2` is gone"),
+        (&anew, "`/sys/class/infiniband/mlx5_2` is not what it was"),
+        (&truncated, "it is damaged: its checksum"),
+        (&Node::age_version, "file of version `99.0.0-1`, expected `"),
+        (&empty, "it is no node file"),
     ];
-    for (name, change, why) in cases {
-        let node = Node::new(name);
+    for (nth, (change, why)) in cases.into_iter().enumerate() {
+        let node = Node::new(&format!("changed-{nth}"));
         change(&node);
         node.step().play().near().says_at("info", &[why, READ]);
     }
@@ -147,11 +128,8 @@ fn what_is_no_file_of_roots_is_not_read_and_no_step_waits_for_it() {
     fs::rename(&node.file, &kept).unwrap();
     symlink(&kept, &node.file).unwrap();
     let refused = |why: &[&str]| {
-        _ = node
-            .step()
-            .play()
-            .near()
-            .says_at("info", &[why, &[READ]].concat())
+        let played = node.step().play();
+        played.near().says_at("info", &[why, &[READ]].concat());
     };
     refused(&["node.cache` is a symbolic link: expected"]);
     pipe(&node.file);
@@ -209,10 +187,8 @@ fn a_roce_link_that_went_down_since_is_not_used_and_an_infiniband_port_is_as_the
     let link = fs::canonicalize(place("net/net_mlx5_0")).unwrap();
     fs::write(link.join("operstate"), "down\n").unwrap();
     let down = node.step().play();
-    down.says_at(
-        "info",
-        &["`mlx5_0` port 1: the link of `net_mlx5_0` is down"],
-    );
+    let is_down = "`mlx5_0` port 1: the link of `net_mlx5_0` is down";
+    down.says_at("info", &[is_down]);
     assert!(!first(&down) && !opens(&down, "/ports/"), "{down}");
 }
 

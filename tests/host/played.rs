@@ -210,11 +210,8 @@ impl Played {
     #[track_caller]
     pub fn has(&self, task: usize, name: &str, value: &str) -> &Played {
         let found = self.env(task, name);
-        must(
-            found.as_deref() == Some(value),
-            (task, name, value, found),
-            self,
-        );
+        let is = found.as_deref() == Some(value);
+        must(is, (task, name, value, found), self);
         self
     }
 
@@ -292,11 +289,8 @@ impl Played {
     #[track_caller]
     pub fn fails(&self, task: usize, words: &[&str]) -> &Played {
         must(self.exit(task) != Some(0), (task, "fails"), self);
-        must(
-            self.returned("init_post_opt") == Some(0),
-            "the node drains",
-            self,
-        );
+        let stays = self.returned("init_post_opt") == Some(0);
+        must(stays, "the node drains", self);
         self.shows(words)
     }
 }

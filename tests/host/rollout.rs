@@ -53,17 +53,9 @@ fn a_share_of_the_jobs_is_placed_the_same_on_all_nodes_and_in_all_steps() {
     }
     assert!((1..=8).any(is_in) && !(1..=8).all(is_in));
     // job 2 is in the first half, 3 is not: as components both are of job 2
-    for (words, is) in [
-        (
-            "--job-id 2 --env SLURM_HET_SIZE=2 --env SLURM_JOB_ID=2",
-            true,
-        ),
-        (
-            "--job-id 3 --env SLURM_HET_SIZE=2 --env SLURM_JOB_ID=2",
-            true,
-        ),
-        ("--job-id 3 --env SLURM_JOB_ID=2", false),
-    ] {
-        at(&tree, words).eight().is_placed(is);
+    let two = "--env SLURM_HET_SIZE=2";
+    for (job, components, is) in [(2, two, true), (3, two, true), (3, "", false)] {
+        let words = format!("--job-id {job} {components} --env SLURM_JOB_ID=2");
+        at(&tree, &words).eight().is_placed(is);
     }
 }

@@ -40,11 +40,8 @@ fn a_step_near_the_kernels_limit_gets_none_of_our_variables_and_says_why() {
         assert_eq!(set, [is_set; 4], "{played}");
         assert_eq!(played.said(&[WHY]), !is_set, "{played}");
     }
-    let strict = with_room(
-        700,
-        &["SLURM_NIC_PLACEMENT=closest"],
-        "--option closest,strict",
-    );
+    let variable = ["SLURM_NIC_PLACEMENT=closest"];
+    let strict = with_room(700, &variable, "--option closest,strict");
     strict.fails(0, &["as `strict` asks", WHY]);
 }
 

@@ -30,12 +30,9 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
     let _ = std::fs::remove_dir_all(&tree);
     let tool = || Command::new(env!("CARGO_BIN_EXE_nic-placement"));
     std::fs::write(&manifest, nic_placement_testing::snapshot_of("dgx-h100")).unwrap();
-    printed(
-        tool()
-            .args(["snapshot", "--unpack"])
-            .arg(&manifest)
-            .arg(&tree),
-    );
+    let mut unpack = tool();
+    unpack.args(["snapshot", "--unpack"]).arg(&manifest);
+    printed(unpack.arg(&tree));
     let compilers = ["cc", "aarch64-linux-gnu-gcc"];
     let hosts = compilers.map(|compiler| {
         let host = folder.join(format!("spank_host-{compiler}"));
@@ -54,12 +51,8 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
         step.arg("--arg").arg(format!("sysfs={}", tree.display()));
         step.args(["--arg", "default=closest,bind=none,mem=none", "--network"])
             .arg(&tree);
-        step.args([
-            "--task",
-            "CUDA_VISIBLE_DEVICES=0",
-            "--task",
-            "CUDA_VISIBLE_DEVICES=4",
-        ]);
+        let tasks = "--task CUDA_VISIBLE_DEVICES=0 --task CUDA_VISIBLE_DEVICES=4";
+        step.args(tasks.split(' '));
         // qemu-user has a thread of its own, of which the fake Slurm complains, and no
         // get_mempolicy(2)
         let is_qemus =

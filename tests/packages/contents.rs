@@ -104,10 +104,8 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
     }
     let debs = ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"];
     for name in debs.into_iter().flat_map(files_of) {
-        let depends = run(
-            "dpkg-deb",
-            &["-f", &package(&name).display().to_string(), "Depends"],
-        );
+        let file = package(&name).display().to_string();
+        let depends = run("dpkg-deb", &["-f", &file, "Depends"]);
         let is_devel = name.contains("-dev_") && depends == "libnic-placement-core0 (= 1.0.0-1)\n";
         let is_so = is_devel || depends == "libc6 (>= 2.28)\n";
         assert!(is_so, "{name}: {depends}");
@@ -216,15 +214,8 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
     });
     for name in ["bookworm", "trixie"] {
         let mut unshare = Command::new("unshare");
-        unshare.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "bash",
-            "-c",
-            script,
-            "rpm",
-        ]);
+        unshare.args("--mount --propagation private bash -c".split(' '));
+        unshare.args([script, "rpm"]);
         let output = unshare.arg(Root::folder(name)).args(&files).output();
         let output = output.unwrap();
         let said = text(&output);

@@ -162,14 +162,8 @@ fn named_by(page: &str) -> Vec<&str> {
 fn every_link_of_an_installed_page_leads_to_what_is_installed() {
     let place = built("links");
     let root = place.0.join("root");
-    if make(
-        "install",
-        &place,
-        &place.at("root"),
-        &["HOMEPAGE=https://example.org"],
-    )
-    .is_none()
-    {
+    let words = ["HOMEPAGE=https://example.org"];
+    if make("install", &place, &place.at("root"), &words).is_none() {
         return;
     }
     let mut found = 0;
@@ -218,12 +212,8 @@ fn the_loader_knows_the_library_after_install_or_the_admin_is_told() {
     }
     assert_eq!(calls(), 4);
     // into a folder that becomes a package nothing of this machine is changed
-    make(
-        "install",
-        &place,
-        &root,
-        &[&format!("LDCONFIG={}", place.at("built/ldconfig"))],
-    );
+    let word = format!("LDCONFIG={}", place.at("built/ldconfig"));
+    make("install", &place, &root, &[&word]);
     assert_eq!(calls(), 4);
 }
 

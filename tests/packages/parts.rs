@@ -88,10 +88,8 @@ fn checksums() -> BTreeMap<String, String> {
     let lock = read("Cargo.lock");
     let of = |block: &str| {
         let (name, version) = (field(block, "name")?, field(block, "version")?);
-        Some((
-            format!("pkg:cargo/{name}@{version}"),
-            field(block, "checksum")?,
-        ))
+        let part = format!("pkg:cargo/{name}@{version}");
+        Some((part, field(block, "checksum")?))
     };
     lock.split("[[package]]").filter_map(of).collect()
 }
@@ -168,11 +166,8 @@ fn a_bill_has_the_lines_of_cargos_tree_and_no_other() {
         let bill: Value = serde_json::from_str(&bill).expect("JSON");
         let components = bill["components"].as_array().expect("a list");
         let named = |part: &Value| {
-            Some(format!(
-                "{} v{}",
-                part["name"].as_str()?,
-                part["version"].as_str()?
-            ))
+            let (name, version) = (part["name"].as_str()?, part["version"].as_str()?);
+            Some(format!("{name} v{version}"))
         };
         let listed: BTreeSet<String> = components.iter().filter_map(named).collect();
         let words = format!("tree --locked -e normal -p {package} --prefix none --format {{p}}");

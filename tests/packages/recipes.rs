@@ -68,10 +68,8 @@ fn slinkys_values_include_a_folder_that_both_images_have() {
     let line = lines.find(|line| line.starts_with("include /usr/share/nic-placement"));
     // a pattern, so that an image without the package goes on
     let folder = line.and_then(|line| line.strip_prefix("include ")?.strip_suffix("/*.conf"));
-    assert!(is_packed(&format!(
-        "{}/90-nic-placement.conf",
-        folder.expect("a pattern")
-    )));
+    let folder = folder.expect("a pattern");
+    assert!(is_packed(&format!("{folder}/90-nic-placement.conf")));
     let [pyxis, own] =
         ["pyxis", "nic-placement"].map(|name| text.find(&format!("include /usr/share/{name}")));
     assert!(pyxis.is_some() && pyxis < own, "pyxis comes before");
@@ -166,15 +164,9 @@ fn no_package_depends_on_slurm() {
 
 #[test]
 fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
-    let scripts = [
-        "nic-placement.postinst",
-        "nic-placement.prerm",
-        "nic-placement.postrm",
-    ];
-    for script in scripts
-        .into_iter()
-        .chain(["slurm-spank-nic-placement.postrm"])
-    {
+    let scripts = "nic-placement.postinst nic-placement.prerm nic-placement.postrm \
+                   slurm-spank-nic-placement.postrm";
+    for script in scripts.split(' ') {
         let file = format!("packaging/deb/{script}");
         let text = read(&file);
         let is_so = text.starts_with("#!/bin/sh\n") && text.contains("\nset -e\n");

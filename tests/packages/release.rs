@@ -32,17 +32,12 @@ pub fn made(clone: &Path, line: &str, variables: &[(&str, &str)]) -> BTreeMap<St
     Answer::of(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL")).ends(0);
     let dist = clone.join("target/dist");
     let mut sums = Command::new("sha256sum");
-    Answer::of(
-        sums.args(["--check", "--strict", "SHA256SUMS"])
-            .current_dir(&dist),
-    )
-    .ends(0);
+    sums.args(["--check", "--strict", "SHA256SUMS"]);
+    Answer::of(sums.current_dir(&dist)).ends(0);
     let files = fs::read_dir(&dist).unwrap().map(|entry| entry.unwrap());
     let named = files.map(|file| {
-        (
-            file.file_name().into_string().unwrap(),
-            fs::read(file.path()).unwrap(),
-        )
+        let name = file.file_name().into_string().unwrap();
+        (name, fs::read(file.path()).unwrap())
     });
     named.collect()
 }

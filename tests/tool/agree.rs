@@ -146,10 +146,8 @@ fn rails_in_reports_of_check_are_compared_by_audit() {
         report
     };
     let place = Place::new("agree");
-    let alike = place.file(
-        "alike.json",
-        format!("{:#}\n{:#}\n", with("n1"), with("n2")),
-    );
+    let alike = format!("{:#}\n{:#}\n", with("n1"), with("n2"));
+    let alike = place.file("alike.json", alike);
     let mut other = with("n3");
     lose_a_rail(&mut other["agreement"], 0);
     let odd = place.file("odd.json", format!("{other:#}\n"));

@@ -24,10 +24,8 @@ pub fn tool() -> Command {
 
 /// The tool with these words, none of which has a blank in it.
 pub fn run(line: &str) -> Answer {
-    ran(&line
-        .split(' ')
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>())
+    let words = line.split(' ').filter(|word| !word.is_empty());
+    ran(&Vec::from_iter(words))
 }
 
 pub fn ran(words: &[&str]) -> Answer {

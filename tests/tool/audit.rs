@@ -11,10 +11,9 @@ fn fixture(name: &str) -> String {
 
 /// What `audit -` answers to this input.
 fn piped(input: &str, arguments: &[&str]) -> Answer {
-    Answer::to(
-        tool().arg("audit").args(arguments).arg("-"),
-        input.as_bytes(),
-    )
+    let mut audit = tool();
+    audit.arg("audit").args(arguments).arg("-");
+    Answer::to(&mut audit, input.as_bytes())
 }
 
 #[test]
@@ -125,10 +124,8 @@ fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
 #[test]
 fn check_tells_the_firmware_the_versions_and_the_host_that_the_node_s_files_name() {
     let place = Place::new("facts");
-    let node = place.file(
-        "node.machine",
-        nic_placement_testing::snapshot_of("dgx-h100"),
-    );
+    let node = nic_placement_testing::snapshot_of("dgx-h100");
+    let node = place.file("node.machine", node);
     run(&format!("snapshot --unpack {node} {}", place.at("tree"))).ends(0);
     for (path, text) in [
         ("proc/sys/kernel/hostname", "gpu007.cluster.example"),

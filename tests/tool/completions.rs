@@ -30,10 +30,8 @@ fn bash_completes_with_the_script() {
     let complete = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let at = words.len();
-        let (word, before) = (
-            words[at - 1],
-            words.get(at.wrapping_sub(2)).unwrap_or(&"nic-placement"),
-        );
+        let (word, before) = (words[at - 1], words.get(at.wrapping_sub(2)));
+        let before = before.unwrap_or(&"nic-placement");
         let ask = format!(
             "{script}\nCOMP_WORDS=(nic-placement {line}) COMP_CWORD={at}; \
              _nic__placement nic-placement '{word}' '{before}'; echo \"${{COMPREPLY[@]}}\""

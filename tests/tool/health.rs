@@ -83,10 +83,8 @@ fn what_check_advises_where_no_line_loads_the_plugin_works() {
 /// A program of that name that never answers, first in the PATH, which says in a file `pid` that it
 /// was asked.
 fn never_answers(place: &Place, name: &str) -> String {
-    place.program(
-        name,
-        &format!("echo $$ > '{}'\nexec sleep 100000", place.at("pid")),
-    );
+    let script = format!("echo $$ > '{}'\nexec sleep 100000", place.at("pid"));
+    place.program(name, &script);
     place.at("")
 }
 
@@ -94,11 +92,8 @@ fn never_answers(place: &Place, name: &str) -> String {
 #[test]
 fn health_asks_no_program_of_slurms_since_what_those_wait_for_is_no_hardware() {
     let place = Place::new("health-slurm");
-    let path = format!(
-        "{}:{}",
-        never_answers(&place, "srun"),
-        std::env::var("PATH").unwrap()
-    );
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", never_answers(&place, "srun"));
     for more in ["", "--off acs", "--only nic-broken"] {
         let words = format!("check --health --lock {} {more}", place.0.display());
         Answer::of(tool().args(words.split_whitespace()).env("PATH", &path)).is(0, "", "");
@@ -203,10 +198,8 @@ fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
         place.program(name, &format!("echo {name} \"$@\" >> '{told}'\n{line}"));
     };
     let check = format!("[ {status} -eq 0 ] || echo 'nic-placement: acs'; exit {status}");
-    program(
-        "nic-placement",
-        &format!("[ $1 = check ] || exit 0; {check}"),
-    );
+    let check = format!("[ $1 = check ] || exit 0; {check}");
+    program("nic-placement", &check);
     let shows = match state {
         "" => "exit 1".to_string(),
         _ => format!(
@@ -251,11 +244,8 @@ fn the_script_for_slurmd_drains_a_node_that_fails_by_slurms_own_name_and_leaves_
 
 #[test]
 fn a_report_counts_what_fails_and_what_warns() {
-    let text = run(&format!(
-        "check --json --topology {}",
-        machine("sick.machine")
-    ))
-    .out;
+    let sick = machine("sick.machine");
+    let text = run(&format!("check --json --topology {sick}")).out;
     let report = Report::from_json(text.as_bytes()).unwrap();
     assert_eq!((report.fail, report.warn), (1, 3));
 }

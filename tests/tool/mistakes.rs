@@ -21,11 +21,8 @@ fn refused_line(line: &str, why: &[&str]) {
 #[test]
 fn an_empty_list_of_gpus_is_refused() {
     for list in ["", ",", "0,,1", "0,", " "] {
-        refused(
-            &["map", "--machine", "dgx-h100", "--gpus", list],
-            2,
-            &["`--gpus "],
-        );
+        let map = ["map", "--machine", "dgx-h100", "--gpus", list];
+        refused(&map, 2, &["`--gpus "]);
     }
 }
 
@@ -39,10 +36,8 @@ fn check_fails_by_each_argument_that_is_not_understood() {
         return println!("skipped: this is not root");
     }
     let line = format!("optional libnic_placement.so conf={conf}\n");
-    let of_dgx = format!(
-        "--machine dgx-h100 --plugstack {}",
-        place.file("plugstack.conf", line)
-    );
+    let line = place.file("plugstack.conf", line);
+    let of_dgx = format!("--machine dgx-h100 --plugstack {line}");
     let answer = run(&format!("check --json {of_dgx}"));
     answer.ends(4).says(&[
         "c:2`: `NodeName=ALL` is no node's name",

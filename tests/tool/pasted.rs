@@ -130,7 +130,7 @@ fn nics_of_a_second_file_are_shown_beside_amd_s_gpus_and_given_to_none() {
     }
 }
 
-/// The rows of each file of the collection, where it lies beside the checkout; `Err` for a part of the error.
+/// The rows of each file of the collection, where it lies beside the checkout; one cell is a part of the error.
 #[test]
 fn cases_from_public_threads_are_read_as_a_person_reads_them() {
     let beside = Path::new(env!("NIC_PLACEMENT_ROOT")).parent().unwrap();

@@ -8,11 +8,8 @@ fn nics_of_efa_and_slingshot_read_as_libfabrics_choice_and_as_no_fault() {
     for machine in ["aws-p5", "aws-g5", "frontier"] {
         for command in ["show", "plan --gpus-per-task 1", "show --gpu all"] {
             let answer = run(&format!("{command} --machine {machine}"));
-            answer.says(&[
-                "libfabric chooses",
-                "left alone",
-                " through libfabric, which chooses",
-            ]);
+            answer.says(&["libfabric chooses", "left alone"]);
+            answer.says(&[" through libfabric, which chooses"]);
             answer.lacks(&["no NIC", "left out", "none"]);
         }
         let map = run(&format!("map --format sglang --machine {machine}"));
@@ -29,18 +26,16 @@ fn a_list_that_lacks_another_nodes_interfaces_is_printed_with_a_note_on_what_to_
         ("dgx-h100", "rail,env=nccl", 0, 0),
         ("aws-p5", "rail", 0, 0),
     ] {
-        let plan = run(&format!(
-            "plan --machine {machine} --gpus-per-task 1 --env --words {words}"
-        ));
+        let of = format!("--machine {machine} --gpus-per-task 1 --words {words}");
+        let plan = run(&format!("plan --env {of}"));
         let found = plan.out.matches(" export UCX_NET_DEVICES=").count();
         assert_eq!((found, plan.err.lines().count()), (lists, notes), "{plan}");
-        let told = [
+        for told in [
             "`UCX_NET_DEVICES` lacks the node's IP",
             "add them, as `,eth0,lo`",
-        ];
-        told.iter()
-            .take(2 * notes)
-            .for_each(|told| assert!(plan.err.contains(told), "{plan}"));
+        ] {
+            assert!(notes == 0 || plan.err.contains(told), "{plan}");
+        }
     }
 }
 

@@ -78,9 +78,9 @@ fn a_file_is_written_whole_beside_a_link_with_the_name_of_the_new_one() {
     let place = Place::new("whole");
     symlink(place.file("other", "other"), place.at("m.new")).unwrap();
     for _ in 0..2 {
+        let file = place.at("m.json");
         run(&format!(
-            "map --machine dgx-h100 --format mooncake -o {}",
-            place.at("m.json")
+            "map --machine dgx-h100 --format mooncake -o {file}"
         ))
         .ends(0);
         let text = place.read("m.json");

@@ -108,10 +108,8 @@ impl First {
         self.write("L", &list(topology));
         let script =
             "case \"$*\" in 'topo -m') cat topo ;; -q) cat q ;; -L) cat L ;; *) exit 1 ;; esac";
-        self.program(
-            "nvidia-smi",
-            &format!("cd {}\n{script}", self.played.0.0.display()),
-        );
+        let script = format!("cd {}\n{script}", self.played.0.0.display());
+        self.program("nvidia-smi", &script);
         // it does not heed the first signal either
         self.program("lspci", "trap '' TERM INT HUP\nsleep 300 & wait\nsleep 300");
         self.program("lstopo-no-graphics", "exit 1");
@@ -131,18 +129,20 @@ impl First {
         let mut command = Command::new("unshare");
         let cgroups = if has_device_cgroups() { "yes" } else { "no" };
         let path = std::env::var("PATH").unwrap_or_default();
+        let library = self.played.0.0.display();
         command
             .arg("--mount")
-            .arg(self.root.join("tests/slurm/machine.sh"))
+            .arg(self.root.join("tests/slurm/machine.sh"));
+        command
             .arg("alone")
             .arg(self.path("node"))
-            .args([cgroups, "env"])
-            .arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()))
-            .arg(format!("LD_LIBRARY_PATH={}", self.played.0.0.display()))
-            .arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()))
-            .arg(format!("PATH={}:{path}", self.path("bin").display()))
-            .arg(format!("OUT={}", self.path("out").display()))
-            .arg(format!("LIMIT={LIMIT}"));
+            .args([cgroups, "env"]);
+        command.arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()));
+        command.arg(format!("LD_LIBRARY_PATH={library}"));
+        command.arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()));
+        command.arg(format!("PATH={}:{path}", self.path("bin").display()));
+        command.arg(format!("OUT={}", self.path("out").display()));
+        command.arg(format!("LIMIT={LIMIT}"));
         command.arg(self.path("pack/first.sh")).stdin(Stdio::null());
         command
     }

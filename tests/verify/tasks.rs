@@ -28,9 +28,8 @@ impl Tree {
     fn verdicts(&self, words: &str) -> Vec<TaskVerdict> {
         let answer = self.verify(&format!("--json {words}"));
         // of another node nothing of NICs is known
-        NodeReport::read(answer.ends(2).out.as_bytes())
-            .unwrap()
-            .tasks
+        let report = NodeReport::read(answer.ends(2).out.as_bytes());
+        report.unwrap().tasks
     }
 }
 
@@ -38,11 +37,8 @@ impl Tree {
 fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
     let tree = Tree::new("verify");
     let mark = MARK.replace(" set:", " cpus=0-3 set:") + " set:NCCL_IB_HCA==mlx5_0:1";
-    tree.task(
-        100,
-        0,
-        &[&mark, "UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA==mlx5_0:1"],
-    );
+    let lists = ["UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA==mlx5_0:1"];
+    tree.task(100, 0, &[&mark, lists[0], lists[1]]);
     tree.thread(100, 101, "NCCL Progress 0", "S (sleeping)", "1");
     tree.thread(100, 103, "omp", "R (running)", "3-4");
     tree.thread(100, 102, "gone", "Z (zombie)", "7");
@@ -92,10 +88,8 @@ fn what_a_user_wrote_breaks_no_line_and_does_not_reach_the_terminal() {
     let mark = "NIC_PLACEMENT=v1 policy=\x1b[2J gpus=x nics=\x1b[31m cpus=9999999999- set:A\x1bB=1 set:LD_X=1";
     tree.task(100, 0, &[]);
     let numbers = ["SLURM_JOB_ID=17", "SLURM_STEP_ID=0", "SLURM_LOCALID=0\n"];
-    tree.process(
-        100,
-        &[&numbers[..], &[mark, "SLURM_STEP_GPUS=\x1b[1m"]].concat(),
-    );
+    let others = [mark, "SLURM_STEP_GPUS=\x1b[1m"];
+    tree.process(100, &[&numbers[..], &others].concat());
     tree.thread(100, 101, "\x1b]0;title\x07", "S (sleeping)", "999999999999");
     tree.thread(100, 102, "\x1b[31mroot: all well", "S (sleeping)", "4");
     tree.file("proc/100/numa_maps", "x N0=1 anon=1 file=/a\\012N1=7");
@@ -169,10 +163,8 @@ fn a_process_and_what_it_started_are_looked_at() {
 fn beside_a_program_each_task_of_its_step_is_judged_and_a_merge_counts_them() {
     let tree = Tree::new("verify-beside");
     tree.task(100, 0, &[MARK]);
-    tree.process(
-        101,
-        &["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"],
-    );
+    let other = ["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"];
+    tree.process(101, &other);
     tree.thread(101, 101, "other", "R (running)", "0");
     let answer = tree.measure(&OWN, "true");
     // another step's is not among them
