@@ -58,9 +58,8 @@ fn begin(lines: &[String], expected: &[&str]) {
 
 /// The calls of a table, and the beginning of each answer.
 fn cells(cases: &'static str) -> (Vec<&'static str>, Vec<&'static str>) {
-    let cases = cases
-        .lines()
-        .map(|case| case.trim_start().split_once(" => "));
+    let cases = cases.lines();
+    let cases = cases.map(|case| case.trim_start().split_once(" => "));
     cases.map(|case| case.expect("two cells")).unzip()
 }
 

@@ -130,13 +130,10 @@ impl First {
         let cgroups = if has_device_cgroups() { "yes" } else { "no" };
         let path = std::env::var("PATH").unwrap_or_default();
         let library = self.played.0.0.display();
-        command
-            .arg("--mount")
-            .arg(self.root.join("tests/slurm/machine.sh"));
-        command
-            .arg("alone")
-            .arg(self.path("node"))
-            .args([cgroups, "env"]);
+        command.arg("--mount");
+        command.arg(self.root.join("tests/slurm/machine.sh"));
+        command.arg("alone");
+        command.arg(self.path("node")).args([cgroups, "env"]);
         command.arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()));
         command.arg(format!("LD_LIBRARY_PATH={library}"));
         command.arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()));
