@@ -78,9 +78,8 @@ fn stdout(output: &Output) -> String {
 
 #[test]
 fn the_library_exports_what_its_header_declares_and_nothing_else() {
-    let Some(defined) = symbols(&built(), "--defined-only") else {
-        return;
-    };
+    let defined = symbols(&built(), "--defined-only");
+    let Some(defined) = defined else { return };
     let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
     names.sort();
     let calls = EXPORTS.split(' ');
@@ -188,9 +187,8 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
 
 #[test]
 fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
-    let Some(program) = program("capi-launch", "examples/c/launch.c") else {
-        return;
-    };
+    let program = program("capi-launch", "examples/c/launch.c");
+    let Some(program) = program else { return };
     let mut command = Command::new(&program);
     command.env_remove("UCX_NET_DEVICES");
     let line = "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES";
@@ -210,9 +208,8 @@ fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
 
 #[test]
 fn a_launcher_in_c_on_this_node_never_leaves_the_cpus_that_it_has() {
-    let Some(program) = program("capi-here", "examples/c/launch.c") else {
-        return;
-    };
+    let program = program("capi-here", "examples/c/launch.c");
+    let Some(program) = program else { return };
     let line = "grep Cpus_allowed_list /proc/self/status; :";
     let output = run(Command::new(program).args(["1", "sh", "-c", line]));
     // a machine with a GPU binds; one without deals none, and says so
@@ -239,9 +236,8 @@ fn requests() -> Vec<String> {
 
 #[test]
 fn calls_from_many_threads_have_the_answers_of_one() {
-    let Some(program) = program("capi-threads", "tests/capi/threads.c") else {
-        return;
-    };
+    let program = program("capi-threads", "tests/capi/threads.c");
+    let Some(program) = program else { return };
     let text = stdout(&run(Command::new(program)
         .args(["8", "20"])
         .args(requests())));
@@ -253,9 +249,8 @@ fn calls_from_many_threads_have_the_answers_of_one() {
 
 #[test]
 fn valgrind_finds_no_byte_that_is_lost_or_not_theirs() {
-    let Some(program) = program("capi-valgrind", "tests/capi/threads.c") else {
-        return;
-    };
+    let program = program("capi-valgrind", "tests/capi/threads.c");
+    let Some(program) = program else { return };
     if Command::new("valgrind").arg("--version").output().is_err() {
         return println!("skipped: there is no `valgrind`");
     }
@@ -277,9 +272,8 @@ fn page() -> String {
 
 #[test]
 fn the_page_shows_what_the_examples_print() {
-    let Some(launch) = program("capi-page", "examples/c/launch.c") else {
-        return;
-    };
+    let launch = program("capi-page", "examples/c/launch.c");
+    let Some(launch) = launch else { return };
     let mut checked = 0;
     for (command, shown) in shown_commands(&page()) {
         let words: Vec<&str> = command.split_whitespace().collect();

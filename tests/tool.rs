@@ -230,21 +230,12 @@ fn on_columns(columns: usize, arguments: &str, variables: &[(&str, &str)]) -> Op
 fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
     let place = Place::new("exact");
     let [node, _] = hostile(&place);
-    for form in [
-        "plan --env --topology",
-        "plan --json --topology",
-        "plan --svg --topology",
-        "show --json --topology",
-        "show --svg --topology",
-        "show --gpu all --json --topology",
-        "check --json --topology",
-        "snapshot --topology",
-        "import --to nccl",
-        "import",
-    ] {
-        let Some(text) = on_columns(0, &format!("{form} '{node}'"), &[]) else {
-            return;
-        };
+    let all = "plan --env --topology|plan --json --topology|plan --svg --topology|\
+               show --json --topology|show --svg --topology|show --gpu all --json --topology|\
+               check --json --topology|snapshot --topology|import --to nccl|import";
+    for form in all.split('|') {
+        let text = on_columns(0, &format!("{form} '{node}'"), &[]);
+        let Some(text) = text else { return };
         assert!(text.len() > 100, "{form}: {text}");
         // a snapshot keeps the tabs of its files
         is_harmless(&text.replace('\t', " "));
@@ -258,12 +249,7 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
-    for command in [
-        "plan --machine dgx-h100 --json",
-        "--help",
-        "machines",
-        "completions zsh",
-    ] {
+    for command in "plan --machine dgx-h100 --json|--help|machines|completions zsh".split('|') {
         let mut tool = tool();
         tool.args(command.split(' ')).stdout(Stdio::piped());
         let mut command = tool.stderr(Stdio::piped()).spawn().unwrap();

@@ -74,13 +74,7 @@ fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
 
 fn all_fragments() -> Vec<String> {
     let mut text = String::new();
-    for folder in [
-        "src",
-        "crates/topology",
-        "crates/node",
-        "crates/core",
-        "crates/process",
-    ] {
+    for folder in "src crates/topology crates/node crates/core crates/process".split(' ') {
         source(&path(folder), &mut text);
     }
     fragments(&text)

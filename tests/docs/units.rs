@@ -54,10 +54,7 @@ fn the_drop_in_for_metrics_replaces_the_units_command_and_opens_the_folder_that_
     assert!(is_so, "{drop_in}");
     let command = line(drop_in, "ExecStart=").unwrap();
     let (same, file) = command.split_once(" --textfile ").unwrap();
-    for name in [
-        "nic-placement-refresh.service",
-        "nic-placement-watch.service",
-    ] {
+    for name in "nic-placement-refresh.service nic-placement-watch.service".split(' ') {
         for wall in ["\nProtectSystem=strict\n", "\nCapabilityBoundingSet=\n"] {
             assert!(unit(name).contains(wall), "{name}: {wall}");
         }

@@ -67,25 +67,22 @@ const OPEN_MPI_RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
 
 #[test]
 fn open_mpi_s_processes_are_each_beside_their_gpu() {
-    let Some(node) = node_with("mpirun.openmpi") else {
-        return;
-    };
+    let node = node_with("mpirun.openmpi");
+    let Some(node) = node else { return };
     with_and_without(node, &format!("{OPEN_MPI} --bind-to none"), OPEN_MPI_RANK);
 }
 
 #[test]
 fn mpich_s_processes_are_each_beside_their_gpu() {
-    let Some(node) = node_with("mpirun.mpich") else {
-        return;
-    };
+    let node = node_with("mpirun.mpich");
+    let Some(node) = node else { return };
     with_and_without(node, "mpirun.mpich -n 8", "MPI_LOCALRANKID");
 }
 
 #[test]
 fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
-    let Some(node) = node_with("mpirun.openmpi") else {
-        return;
-    };
+    let node = node_with("mpirun.openmpi");
+    let Some(node) = node else { return };
     let bound = format!("{OPEN_MPI} --map-by socket --bind-to socket");
     let report = node.report();
     let program = format!("sh -c 'REPORTED_RANK=${OPEN_MPI_RANK} exec {report}'");

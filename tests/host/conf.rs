@@ -216,20 +216,11 @@ fn what_is_not_understood_places_nobody_and_one_error_line_names_it() {
         refused(&of(&format!("{}\n", text.trim_start())), &told);
     }
     refused(&of(&flood), &["conf:2`", "names 1999 more"]);
-    for other in [
-        "NodeName=gpu8 exclud=mlx5_0\n",
-        "PartitionName=q exclud=mlx5_0\n",
-    ] {
+    for other in "NodeName=gpu8 exclud=mlx5_0\n|PartitionName=q exclud=mlx5_0\n".split('|') {
         let played = at(&of(other), "").eight();
         assert_eq!(played.near().told("error"), [""; 0], "{played}");
     }
-    for argument in [
-        "DISABLED",
-        "deafult=closest",
-        "rollout=10",
-        "cache=",
-        "set=LD_PRELOAD=/x",
-    ] {
+    for argument in "DISABLED deafult=closest rollout=10 cache= set=LD_PRELOAD=/x".split(' ') {
         let named = format!("`plugstack.conf: {argument}`");
         let step = at(&of(""), &format!("--arg {argument}"));
         step.eight().untouched().one_error(&[&named]);

@@ -107,9 +107,8 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
 
 #[test]
 fn a_panic_in_any_hook_or_in_the_callback_is_answered_0() {
-    let Some(library) = harness::panicking_plugin() else {
-        return;
-    };
+    let library = harness::panicking_plugin();
+    let Some(library) = library else { return };
     for hook in ["init", "option", "init_post_opt", "task_init"] {
         for text in ["closest", "typo\nx", "closest,strict"] {
             let step = on(&format!("--arg panic={hook}")).plugin_file(&library);

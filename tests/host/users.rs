@@ -65,11 +65,7 @@ fn no_file_that_a_user_names_is_opened_before_the_task_is_the_users() {
     let home = private_folder("users-home");
     fs::write(home.join(".nccl.conf"), "# nothing\n").unwrap();
     let place = home.to_str().expect("a plain path");
-    for words in [
-        "closest",
-        "closest,verbose,env=default+mooncake+openmpi",
-        "observe",
-    ] {
+    for words in "closest closest,verbose,env=default+mooncake+openmpi observe".split(' ') {
         let step = dgx(&format!("--tell-files 2 --option {words}"));
         let named = |list: &'static str, file| {
             list.split(',')

@@ -61,24 +61,18 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
         let lines = lines.lines().filter(|line| !is_qemus(line));
         lines.map(|line| format!("{line}\n")).collect::<String>()
     });
-    for task in [
-        "gpus=0000:1b:00.0 nics=mlx5_0:1",
-        "gpus=0000:9d:00.0 nics=mlx5_6:1",
-    ] {
+    for task in "gpus=0000:1b:00.0 nics=mlx5_0:1|gpus=0000:9d:00.0 nics=mlx5_6:1".split('|') {
         assert!(arm.contains(task), "{arm}");
     }
     assert_eq!(x86, arm);
 }
 
 pub fn the_tool_for_arm_prints_the_same_bytes() {
-    for line in [
-        "plan --machine dgx-h100 --gpus-per-task 1 -v",
-        "plan --machine gb200-nvl72 --gpus-per-task 1 -v",
-        "show --machine dgx-h100",
-        "show --machine dgx-h100 --gpu 3",
-        "map --machine dgx-h100",
-        "show --machine frontier --json",
-    ] {
+    let all = "plan --machine dgx-h100 --gpus-per-task 1 -v|\
+               plan --machine gb200-nvl72 --gpus-per-task 1 -v|show --machine dgx-h100|\
+               show --machine dgx-h100 --gpu 3|map --machine dgx-h100|\
+               show --machine frontier --json";
+    for line in all.split('|') {
         let tools = both(|folder| folder.join("usr/bin/nic-placement"));
         let [x86, arm] = tools.map(|mut tool| printed(tool.args(line.split(' '))));
         assert!(x86 == arm && x86.len() > 100, "{line}: {arm}");

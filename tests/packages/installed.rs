@@ -201,9 +201,8 @@ fn the_loader_knows_the_library_after_install_or_the_admin_is_told() {
         let script = format!("echo \"$0 $*\" >> $0.log\necho '\t=> {library}'");
         let ldconfig = place.program("built/ldconfig", &script);
         let words = [format!("prefix={root}"), format!("LDCONFIG={ldconfig}")];
-        let Some(said) = make("install", &place, "", &[&words[0], &words[1]]) else {
-            return;
-        };
+        let said = make("install", &place, "", &[&words[0], &words[1]]);
+        let Some(said) = said else { return };
         let said = flat(&said);
         let found = said.contains("install: programs do not find");
         assert_eq!(found, is_told, "{said}");
@@ -224,11 +223,7 @@ fn a_package_holds_nothing_in_etc_and_its_scripts_change_nothing_of_slurm_s() {
     let listed = read("packaging/contents.txt");
     let is_so = !listed.lines().any(|line| line.starts_with("/etc"));
     assert!(is_so, "{listed}");
-    for file in [
-        "packaging/package.sh",
-        "packaging/rpm/nic-placement.spec",
-        "Makefile",
-    ] {
+    for file in "packaging/package.sh packaging/rpm/nic-placement.spec Makefile".split(' ') {
         for word in ["conffiles", "%config", "%dir /etc", "/etc/slurm "] {
             assert!(!read(file).contains(word), "{file}: {word}");
         }

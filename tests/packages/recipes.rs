@@ -95,9 +95,8 @@ fn slinkys_values_include_a_folder_that_both_images_have() {
 
 #[test]
 fn soperators_entry_becomes_a_line_that_is_understood() {
-    let Some(values) = yaml("packaging/soperator/values.yaml") else {
-        return;
-    };
+    let values = yaml("packaging/soperator/values.yaml");
+    let Some(values) = values else { return };
     let plugins = &values["plugStackConfig"]["customPlugins"];
     let plugins = plugins.as_array().expect("a list");
     for plugin in plugins {
@@ -173,13 +172,7 @@ fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
         assert!(is_so, "{script}");
         accepts("sh", &["-n", &file], None);
         // dpkg's own words for what failed half-way
-        for word in [
-            "abort-upgrade",
-            "abort-remove",
-            "failed-upgrade",
-            "upgrade",
-            "disappear",
-        ] {
+        for word in "abort-upgrade abort-remove failed-upgrade upgrade disappear".split(' ') {
             accepts("sh", &[&file, word, "0.0.1"], None);
         }
     }

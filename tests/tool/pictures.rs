@@ -92,18 +92,14 @@ fn the_tree_says_what_is_chosen_what_is_left_out_and_what_is_down() {
 
 #[test]
 fn a_narrow_terminal_gets_narrow_lines_and_a_wide_one_those_of_a_pipe() {
-    let Some(shown) = on_columns(60, "show --machine dgx-h100", &[]) else {
-        return;
-    };
+    let shown = on_columns(60, "show --machine dgx-h100", &[]);
+    let Some(shown) = shown else { return };
     // a long line goes on behind its guide
     let goes_on = ["\n│  │  ├─ GPU 0 ", "\n│  │  │    mlx5_0:1 PIX\n"];
     assert!(goes_on.iter().all(|part| shown.contains(part)), "{shown}");
-    for command in [
-        "show --machine dgx-h100",
-        "plan --machine dgx-h100 --gpus-per-task 1 --why",
-        "show --machine dgx-h100 --gpu 1",
-        "show --help",
-    ] {
+    let all = "show --machine dgx-h100|plan --machine dgx-h100 --gpus-per-task 1 --why|\
+               show --machine dgx-h100 --gpu 1|show --help";
+    for command in all.split('|') {
         let narrow = on_columns(64, command, &[]).unwrap();
         if !command.contains("--help") {
             fits(&narrow, 64);
@@ -248,13 +244,9 @@ fn a_picture_is_written_to_a_file_whose_name_tells_its_kind_and_no_link_is_follo
     }
     run(&format!("{show} --svg -o {}", place.at("node.png"))).ends(1);
     assert!(!place.0.join("node.png").exists());
-    for words in [
-        "show -o x.svg --json",
-        "show --svg --json",
-        "plan -o x.png --env",
-        "plan --svg --env",
-        "plan --svg --why",
-    ] {
+    let all = "show -o x.svg --json|show --svg --json|plan -o x.png --env|plan --svg --env|\
+               plan --svg --why";
+    for words in all.split('|') {
         run(&format!("{words} --machine gh200")).ends(2);
     }
 }

@@ -277,9 +277,8 @@ fn named<'v>(all: &'v Value, key: &str, name: &str) -> &'v Value {
 
 #[test]
 fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driver_in_each_way() {
-    let Some(first) = First::new("first-hour") else {
-        return;
-    };
+    let first = First::new("first-hour");
+    let Some(first) = first else { return };
     let topology = platform::model(MACHINE).unwrap();
     first.play(&topology, lying);
     let begun = Instant::now();
@@ -407,9 +406,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
 
 #[test]
 fn a_first_hour_that_is_cut_off_leaves_what_it_found_and_no_process() {
-    let Some(first) = First::new("first-cut") else {
-        return;
-    };
+    let first = First::new("first-cut");
+    let Some(first) = first else { return };
     first.play(&platform::model(MACHINE).unwrap(), |text| text);
     let mut script = first.script().stdout(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();

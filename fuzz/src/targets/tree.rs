@@ -201,9 +201,8 @@ fn folder(path: &str) -> Option<String> {
 
 /// The folder of an entry once more, or many times, under other names.
 fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
-    let Some(folder) = folder(&entries[place].0) else {
-        return;
-    };
+    let folder = folder(&entries[place].0);
+    let Some(folder) = folder else { return };
     let prefix = format!("{folder}/");
     let below = entries.iter().filter(|(path, _)| path.starts_with(&prefix));
     let below: Vec<(String, Entry)> = below.take(64).cloned().collect();
