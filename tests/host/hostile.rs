@@ -90,13 +90,12 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
     // some of them alone, as what sbatch left and as the variable
     for text in texts.iter().step_by(13) {
         let left = "_SLURM_SPANK_OPTION_nic_placement_nic_placement=";
-        let step = [left, "SLURM_NIC_PLACEMENT="]
-            .iter()
-            .fold(on(""), |step, name| {
-                let mut assignment = OsString::from(name);
-                assignment.push(text);
-                step.word("--env", assignment)
-            });
+        let names = [left, "SLURM_NIC_PLACEMENT="];
+        let step = names.iter().fold(on(""), |step, name| {
+            let mut assignment = OsString::from(name);
+            assignment.push(text);
+            step.word("--env", assignment)
+        });
         let played = step.gpu("0");
         let answers = ["option", "init_post_opt"].map(|hook| played.returned(hook));
         assert_eq!(answers, [Some(0); 2], "{played}");
@@ -113,11 +112,8 @@ fn a_panic_in_any_hook_or_in_the_callback_is_answered_0() {
         for text in ["closest", "typo\nx", "closest,strict"] {
             let step = on(&format!("--arg panic={hook}")).plugin_file(&library);
             // a panic in init leaves the option unregistered
-            let step = if hook == "init" {
-                step
-            } else {
-                step.option(text)
-            };
+            let option = Some(text).filter(|_| hook != "init");
+            let step = option.iter().fold(step, |step, text| step.option(text));
             let played = step.gpu("0");
             let answers = ["init", "init_post_opt"].map(|when| played.returned(when));
             assert_eq!(answers, [Some(0); 2], "{played}");

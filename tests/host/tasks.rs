@@ -163,14 +163,11 @@ fn by_what_ucx_makes_connections_is_said_beside_the_list_alone_and_taken_back_wi
     const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
     let tree = harness::network("managers", ETH0, &[("eth0/operstate", "up\n")]);
     let outer = on("").network(&tree).gpu("3");
-    outer
-        .ok()
-        .gets(0, "UCX_NET_DEVICES=mlx5_5:1,eth0")
-        .has(0, PRIORITY, "tcp,sockcm");
+    outer.ok().gets(0, "UCX_NET_DEVICES=mlx5_5:1,eth0");
+    outer.has(0, PRIORITY, "tcp,sockcm");
     let inside = |words: &str| {
-        nested_in(&outer, 0, dgx("").network(&tree))
-            .with(words)
-            .gpu("3")
+        let step = nested_in(&outer, 0, dgx("").network(&tree));
+        step.with(words).gpu("3")
     };
     for word in ["off", "no-env=UCX_NET_DEVICES"] {
         let inner = inside(&format!("--option {word}"));
@@ -235,11 +232,10 @@ fn how_an_outer_step_dealt_its_gpus_says_nothing_about_this_one() {
             rule => format!("{BIND}={rule}"),
         };
         let step = dgx(&format!("--option {words} --env SLURM_STEP_GPUS={ALL}"));
-        let step = if inherited.is_empty() {
-            step
-        } else {
-            step.env(&set(inherited))
-        };
+        let inherited = Some(inherited).filter(|rule| !rule.is_empty());
+        let step = inherited
+            .iter()
+            .fold(step, |step, rule| step.env(&set(rule)));
         let task = format!("CUDA_VISIBLE_DEVICES={ALL} {}", set(own));
         step.task(&task).task(&task).play()
     };
@@ -276,10 +272,8 @@ fn a_tasks_number_is_the_one_that_its_program_has() {
         ("SLURM_PROCID=4294967296", "0"),
     ] {
         let played = number(change, "--option closest,verbose");
-        played
-            .ok()
-            .has(0, "SITE_TASK", task)
-            .shows(&[&format!("task {task} ")]);
+        played.ok().has(0, "SITE_TASK", task);
+        played.shows(&[&format!("task {task} ")]);
     }
     number("SLURM_PROCID=12", "--option strict --deaf NCCL_IB_HCA").shows(&["task 12 fails"]);
 }
