@@ -51,11 +51,8 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
     let found = |row: &Row| {
         let name = row.conditions;
         let name = name.split([' ', '=', '!']).next().unwrap_or_default();
-        let more = if name.contains(char::is_uppercase) {
-            ""
-        } else {
-            "…"
-        };
+        let is_variable = name.contains(char::is_uppercase);
+        let more = if is_variable { "" } else { "…" };
         format!("`{name}{more}`")
     };
     let mut out =

@@ -75,10 +75,10 @@ pub fn private_folder(name: &str) -> PathBuf {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
         let ended =
             |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-        let left_over = entry.file_name().to_str();
-        let left_over = left_over.and_then(|file| file.strip_prefix(name)?.strip_prefix('-'));
-        let left_over = left_over.is_some_and(ended);
-        if left_over {
+        let file = entry.file_name();
+        let of_name = file.to_str().and_then(|file| file.strip_prefix(name));
+        let process = of_name.and_then(|rest| rest.strip_prefix('-'));
+        if process.is_some_and(ended) {
             // another test may be removing it just now
             let _ = fs::remove_dir_all(entry.path());
         }
