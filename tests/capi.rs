@@ -117,11 +117,8 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
         return;
     }
     let source = private_folder("capi-header").join("source.c");
-    fs::write(
-        &source,
-        "#include <nic_placement.h>\n".repeat(2) + "int unused;\n",
-    )
-    .unwrap();
+    let text = "#include <nic_placement.h>\n".repeat(2) + "int unused;\n";
+    fs::write(&source, text).unwrap();
     let include = manifest_path("include");
     for language in [
         ["-xc", "-std=c99"],
@@ -168,12 +165,12 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
     };
     assert_eq!(asked(&["--modversion"]).trim(), version);
     let program = folder.join("launch");
-    let line = format!(
-        "cc -o {} {} {}",
-        program.display(),
-        manifest_path("examples/c/launch.c").display(),
-        asked(&["--cflags", "--libs"])
+    let (source, flags) = (
+        manifest_path("examples/c/launch.c"),
+        asked(&["--cflags", "--libs"]),
     );
+    let (source, built) = (source.display(), program.display());
+    let line = format!("cc -o {built} {source} {flags}");
     printed(Command::new("sh").args(["-c", &line]));
     let mut command = Command::new(&program);
     command.env("LD_LIBRARY_PATH", prefix.join("lib"));

@@ -40,11 +40,8 @@ pub fn block(table: &str) -> String {
                     how,
                     by,
                 }: Row| {
-        let of = if table == "libraries" {
-            format!("{library} ")
-        } else {
-            String::new()
-        };
+        let is_listed = table == "libraries";
+        let of = format!("{library} ").repeat(usize::from(is_listed));
         let by = match &*how {
             _ if by.is_empty() => by,
             "run" => format!(", `{by}`"),

@@ -268,12 +268,10 @@ fn in_a_container_with_one_gpu_s_device_node_that_is_the_process_s_gpu() {
 fn where_no_rdma_device_can_be_opened_check_and_show_say_what_a_task_is_told() {
     let Some(node) = node() else { return };
     let missing = "`/dev/infiniband` is missing on this node";
+    let none = format!("8 GPUs, 0 of 14 NICs may be chosen: {missing}");
     for (words, told) in [
         ("exec verbose -- true", "no NIC of this node may"),
-        (
-            "check",
-            &format!("8 GPUs, 0 of 14 NICs may be chosen: {missing}"),
-        ),
+        ("check", &*none),
         ("show", missing),
     ] {
         let line = format!("rm -r /dev/infiniband; nic-placement {words}");

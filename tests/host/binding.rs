@@ -79,10 +79,8 @@ fn masked(step: Step) -> Played {
 #[test]
 fn a_task_that_asked_for_cores_keeps_them_where_slurm_counts_no_threads() {
     let asked = |cpus: &str| {
-        let step = on(
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=112 --step-cores 0-111",
-        );
+        let words = "closest --env SLURM_CPUS_PER_TASK=112 --step-cores 0-111";
+        let step = on(ALL, words);
         step.word("--step-cpus", cpus)
     };
     // 112 cores are more than are near

@@ -84,11 +84,8 @@ fn record(root: &Root) -> String {
             line.contains(word) && is_ours && !line.starts_with("debug")
         };
         let logged = log.lines().map(without_time).find(is_of_it);
-        let by = if shown_by == "step" {
-            "srun"
-        } else {
-            "`check`"
-        };
+        let is_step = shown_by == "step";
+        let by = if is_step { "srun" } else { "`check`" };
         let is_told = told.or(logged).is_some();
         assert!(is_told, "{}: {done}:\n{said}\n{log}", root.name);
         let logged = logged.filter(|_| by == "srun");

@@ -102,11 +102,8 @@ fn a_regular_file_is_replaced_and_its_readers_stay_but_those_of_the_node_file_ar
             // only root may
             let is_another_s = chown(&file, Some(61234), Some(61234)).is_ok() && !is_node_file;
             writer(words, &file).ends(0);
-            let begins = if is_node_file {
-                "nic-placement node file "
-            } else {
-                "{"
-            };
+            let head = "nic-placement node file ";
+            let begins = if is_node_file { head } else { "{" };
             let is_so = fs::read(&file).unwrap().starts_with(begins.as_bytes());
             assert!(is_so, "{words}");
             let found = mode(&file);

@@ -313,11 +313,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     let form = |name: &str| named(&result["driver"]["forms"], "form", name);
     let unlike = "MIG of a GPU without instances";
     for one in result["driver"]["forms"].as_array().unwrap() {
-        let agrees = if one["form"] == unlike {
-            "differs"
-        } else {
-            "agrees"
-        };
+        let differs = one["form"] == unlike;
+        let agrees = if differs { "differs" } else { "agrees" };
         let by_plan = one["plan_verdict"].as_str().unwrap_or(agrees);
         let found = (&one["exec_verdict"], by_plan);
         assert_eq!(found, (&agrees.into(), agrees), "{one}");
