@@ -40,8 +40,10 @@ pub fn block(table: &str) -> String {
                     how,
                     by,
                 }: Row| {
-        let is_listed = table == "libraries";
-        let of = format!("{library} ").repeat(usize::from(is_listed));
+        let of = match table {
+            "libraries" => format!("{library} "),
+            _ => String::new(),
+        };
         let by = match &*how {
             _ if by.is_empty() => by,
             "run" => format!(", `{by}`"),

@@ -95,12 +95,8 @@ fn who_starts_a_program_by_numactl_or_starts_all_ranks_of_a_node_is_not_moved() 
         played.on_cpus(0, cpus).gets(0, "UCX_NET_DEVICES=mlx5_0:1");
         let stays = starts.contains("numactl") || starts == "taskset";
         if cpus == near || stays {
-            let memory = if cpus == near {
-                "preferred-many nodes 0x1"
-            } else {
-                "default nodes 0x0"
-            };
-            played.bound(0, cpus, memory);
+            let near = (cpus == near).then_some("preferred-many nodes 0x1");
+            played.bound(0, cpus, near.unwrap_or("default nodes 0x0"));
         }
     }
     // vLLM ends with an error where its mask is not every CPU
