@@ -94,7 +94,8 @@ fn a_file_that_is_not_of_this_node_as_it_is_is_named_and_the_node_is_read() {
         fs::write(&node.file, &bytes[..bytes.len() / 2]).unwrap();
     };
     let empty = |node: &Node| fs::write(&node.file, "").unwrap();
-    let cases: [(&dyn Fn(&Node), &str); 7] = [
+    type Case<'c> = (&'c dyn Fn(&Node), &'c str);
+    let cases: [Case; 7] = [
         (&other_boot, "before this system was started"),
         (&other_device, "`/sys/class/infiniband/mlx5_22` is new"),
         (&gone, "`/sys/class/infiniband/mlx5_2` is gone"),
