@@ -17,16 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Everything that include/nic_placement.h declares.
-const EXPORTS: [&str; 7] = [
-    "nic_placement_free",
-    "nic_placement_map",
-    "nic_placement_plan",
-    "nic_placement_process",
-    "nic_placement_render",
-    "nic_placement_task",
-    "nic_placement_version",
-];
+/// Everything that include/nic_placement.h declares, behind `nic_placement_`.
+const EXPORTS: &str = "free map plan process render task version";
 
 const SONAME: &str = "libnic_placement_core.so.0";
 
@@ -56,16 +48,10 @@ fn request(fields: &str) -> String {
 fn program(name: &str, source: &str) -> Option<PathBuf> {
     c_compiler()?;
     let built = private_folder(name).join("program");
-    let include = manifest_path("include");
-    let flags: [&OsStr; 7] = [
-        "-I".as_ref(),
-        include.as_ref(),
-        "-L".as_ref(),
-        installed().as_ref(),
-        "-pthread".as_ref(),
-        "-o".as_ref(),
-        built.as_ref(),
-    ];
+    let include = format!("-I{}", manifest_path("include").display());
+    let library = format!("-L{}", installed().display());
+    let flags = [&*include, &library, "-pthread", "-o"].map(OsStr::new);
+    let flags = flags.into_iter().chain([built.as_os_str()]);
     let output = compile(flags, &manifest_path(source), ["-lnic_placement_core"]);
     assert!(output.status.success(), "{source}:\n{}", stderr(&output));
     Some(built)
@@ -73,10 +59,8 @@ fn program(name: &str, source: &str) -> Option<PathBuf> {
 
 /// Runs it where the dynamic linker finds the library.
 fn run(command: &mut Command) -> Output {
-    command
-        .env("LD_LIBRARY_PATH", installed())
-        .output()
-        .unwrap()
+    command.env("LD_LIBRARY_PATH", installed());
+    command.output().unwrap()
 }
 
 /// The output of a command that ends well.
@@ -94,18 +78,17 @@ fn stdout(output: &Output) -> String {
 
 #[test]
 fn the_library_exports_what_its_header_declares_and_nothing_else() {
-    let Some(defined) = symbols(&built(), "--defined-only") else {
-        return;
-    };
+    let defined = symbols(&built(), "--defined-only");
+    let Some(defined) = defined else { return };
     let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
     names.sort();
-    assert_eq!(names, EXPORTS);
+    let calls = EXPORTS.split(' ');
+    let exports: Vec<_> = calls.map(|call| format!("nic_placement_{call}")).collect();
+    assert_eq!(names, exports);
     let header = fs::read_to_string(manifest_path("include/nic_placement.h")).unwrap();
-    for name in EXPORTS {
-        assert!(
-            header.contains(&format!("{name}(")),
-            "the header has no `{name}`"
-        );
+    for name in exports {
+        let is_so = header.contains(&format!("{name}("));
+        assert!(is_so, "the header has no `{name}`");
     }
     // it needs libc at least, and nothing of Slurm's
     let undefined = symbols(&built(), "--undefined-only").unwrap();
@@ -120,10 +103,8 @@ fn the_library_is_known_by_a_name_with_its_version() {
         return println!("skipped: there is no `readelf`");
     };
     let text = stdout(&output);
-    assert!(
-        text.contains(&format!("Library soname: [{SONAME}]")),
-        "{text}"
-    );
+    let is_so = text.contains(&format!("Library soname: [{SONAME}]"));
+    assert!(is_so, "{text}");
     let libcs = ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"];
     let mut needed = text.lines().filter(|line| line.contains("(NEEDED)"));
     let other = needed.find(|line| !libcs.iter().any(|lib| line.contains(lib)));
@@ -136,11 +117,8 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
         return;
     }
     let source = private_folder("capi-header").join("source.c");
-    fs::write(
-        &source,
-        "#include <nic_placement.h>\n".repeat(2) + "int unused;\n",
-    )
-    .unwrap();
+    let text = "#include <nic_placement.h>\n".repeat(2) + "int unused;\n";
+    fs::write(&source, text).unwrap();
     let include = manifest_path("include");
     for language in [
         ["-xc", "-std=c99"],
@@ -148,20 +126,15 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
         ["-xc++", "-std=c++11"],
     ] {
         let flags = [&language[..], &["-Wpedantic", "-fsyntax-only", "-I"]].concat();
-        let flags = flags
-            .into_iter()
-            .map(OsStr::new)
-            .chain([include.as_os_str()]);
+        let flags = flags.into_iter();
+        let flags = flags.map(OsStr::new).chain([include.as_os_str()]);
         let output = compile(flags, &source, []);
         if stderr(&output).contains("cc1plus") {
             println!("skipped: no C++ compiler");
             continue;
         }
-        assert!(
-            output.status.success(),
-            "{language:?}:\n{}",
-            stderr(&output)
-        );
+        let is_so = output.status.success();
+        assert!(is_so, "{language:?}:\n{}", stderr(&output));
     }
 }
 
@@ -192,12 +165,12 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
     };
     assert_eq!(asked(&["--modversion"]).trim(), version);
     let program = folder.join("launch");
-    let line = format!(
-        "cc -o {} {} {}",
-        program.display(),
-        manifest_path("examples/c/launch.c").display(),
-        asked(&["--cflags", "--libs"])
+    let (source, flags) = (
+        manifest_path("examples/c/launch.c"),
+        asked(&["--cflags", "--libs"]),
     );
+    let (source, built) = (source.display(), program.display());
+    let line = format!("cc -o {built} {source} {flags}");
     printed(Command::new("sh").args(["-c", &line]));
     let mut command = Command::new(&program);
     command.env("LD_LIBRARY_PATH", prefix.join("lib"));
@@ -211,23 +184,19 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
 
 #[test]
 fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
-    let Some(program) = program("capi-launch", "examples/c/launch.c") else {
-        return;
-    };
+    let program = program("capi-launch", "examples/c/launch.c");
+    let Some(program) = program else { return };
     let mut command = Command::new(&program);
     command.env_remove("UCX_NET_DEVICES");
     let line = "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES";
     let output = run(command.args(["--machine", "dgx-h100", "8", "sh", "-c", line]));
     let nics = [0, 3, 4, 5, 6, 9, 10, 11].into_iter().enumerate();
-    let expected: String = nics
-        .map(|(gpu, nic)| format!("{gpu} mlx5_{nic}:1\n"))
-        .collect();
+    let expected = nics.map(|(gpu, nic)| format!("{gpu} mlx5_{nic}:1\n"));
+    let expected: String = expected.collect();
     assert_eq!(stdout(&output), expected);
     let said = stderr(&output);
-    assert!(
-        said.starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n"),
-        "{said}"
-    );
+    let is_so = said.starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n");
+    assert!(is_so, "{said}");
     let output = run(Command::new(&program).args(["--machine", "dgx-h10", "8", "true"]));
     assert_eq!(output.status.code(), Some(1));
     let why = "launch: `node`: `dgx-h10`: no such machine";
@@ -236,9 +205,8 @@ fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
 
 #[test]
 fn a_launcher_in_c_on_this_node_never_leaves_the_cpus_that_it_has() {
-    let Some(program) = program("capi-here", "examples/c/launch.c") else {
-        return;
-    };
+    let program = program("capi-here", "examples/c/launch.c");
+    let Some(program) = program else { return };
     let line = "grep Cpus_allowed_list /proc/self/status; :";
     let output = run(Command::new(program).args(["1", "sh", "-c", line]));
     // a machine with a GPU binds; one without deals none, and says so
@@ -265,9 +233,8 @@ fn requests() -> Vec<String> {
 
 #[test]
 fn calls_from_many_threads_have_the_answers_of_one() {
-    let Some(program) = program("capi-threads", "tests/capi/threads.c") else {
-        return;
-    };
+    let program = program("capi-threads", "tests/capi/threads.c");
+    let Some(program) = program else { return };
     let text = stdout(&run(Command::new(program)
         .args(["8", "20"])
         .args(requests())));
@@ -279,9 +246,8 @@ fn calls_from_many_threads_have_the_answers_of_one() {
 
 #[test]
 fn valgrind_finds_no_byte_that_is_lost_or_not_theirs() {
-    let Some(program) = program("capi-valgrind", "tests/capi/threads.c") else {
-        return;
-    };
+    let program = program("capi-valgrind", "tests/capi/threads.c");
+    let Some(program) = program else { return };
     if Command::new("valgrind").arg("--version").output().is_err() {
         return println!("skipped: there is no `valgrind`");
     }
@@ -303,9 +269,8 @@ fn page() -> String {
 
 #[test]
 fn the_page_shows_what_the_examples_print() {
-    let Some(launch) = program("capi-page", "examples/c/launch.c") else {
-        return;
-    };
+    let launch = program("capi-page", "examples/c/launch.c");
+    let Some(launch) = launch else { return };
     let mut checked = 0;
     for (command, shown) in shown_commands(&page()) {
         let words: Vec<&str> = command.split_whitespace().collect();
@@ -317,9 +282,8 @@ fn the_page_shows_what_the_examples_print() {
             _ => continue,
         };
         run_it.current_dir(manifest_path("")).args(&words[1..]);
-        run_it
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("PYTHONPATH", python::search_path());
+        run_it.env("PYTHONDONTWRITEBYTECODE", "1");
+        run_it.env("PYTHONPATH", python::search_path());
         let output = run(&mut run_it);
         let text = stdout(&output) + &stderr(&output);
         let lines: Vec<&str> = text.lines().collect();

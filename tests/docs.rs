@@ -59,10 +59,8 @@ fn documents() -> Vec<String> {
 fn lines() -> Vec<(String, String)> {
     let of = |name: String| {
         let text = read(&name).replace("\\-", "-");
-        let lines: Vec<_> = text
-            .lines()
-            .map(|line| (name.clone(), line.to_string()))
-            .collect();
+        let lines = text.lines();
+        let lines: Vec<_> = lines.map(|line| (name.clone(), line.to_string())).collect();
         lines
     };
     documents().into_iter().flat_map(of).collect()
@@ -93,11 +91,8 @@ fn read(name: &str) -> String {
 /// What the tool prints, stdout before stderr.
 fn tool(line: &str) -> String {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let output = tool
-        .args(line.split_whitespace())
-        .current_dir(path(""))
-        .output()
-        .unwrap();
+    tool.args(line.split_whitespace());
+    let output = tool.current_dir(path("")).output().unwrap();
     [output.stdout, output.stderr]
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .concat()
@@ -107,9 +102,8 @@ fn tool(line: &str) -> String {
 fn commands() -> Vec<String> {
     let help = tool("-h");
     let commands = help.lines().filter_map(|line| line.strip_prefix("  "));
-    commands
-        .map(|line| line.split_whitespace().next().unwrap().to_string())
-        .collect()
+    let words = commands.map(|line| line.split_whitespace().next().unwrap().to_string());
+    words.collect()
 }
 
 // ---- commands and words ----
@@ -128,16 +122,12 @@ fn the_documents_show_what_the_tool_prints() {
             else {
                 continue;
             };
-            assert!(
-                !arguments.contains(['|', '\'', '"', '>', '$']),
-                "`{command}` needs a shell"
-            );
+            let is_so = !arguments.contains(['|', '\'', '"', '>', '$']);
+            assert!(is_so, "`{command}` needs a shell");
             let printed = tool(arguments);
             let lines: Vec<&str> = printed.lines().collect();
-            assert!(
-                shows(&shown, &lines),
-                "{document}: `{command}` prints:\n{printed}"
-            );
+            let is_so = shows(&shown, &lines);
+            assert!(is_so, "{document}: `{command}` prints:\n{printed}");
             checked += 1;
         }
     }
@@ -148,9 +138,8 @@ fn the_documents_show_what_the_tool_prints() {
 fn every_word_that_a_document_gives_to_exec_or_to_the_option_is_known() {
     let (mut of_exec, mut words) = (0, 0);
     for (name, line) in lines() {
-        let command = line
-            .split_once("nic-placement exec ")
-            .filter(|_| line.contains(" -- "));
+        let command = line.split_once("nic-placement exec ");
+        let command = command.filter(|_| line.contains(" -- "));
         let given = command.and_then(|(_, rest)| rest.split_whitespace().next());
         let is_word = |given: &&str| given.starts_with(|letter: char| letter.is_ascii_lowercase());
         if let Some(given) = given.filter(is_word) {
@@ -162,9 +151,8 @@ fn every_word_that_a_document_gives_to_exec_or_to_the_option_is_known() {
                 let value = &line[at + named.len()..];
                 let is_of_value =
                     |letter: char| letter.is_ascii_alphanumeric() || ",=+-_".contains(letter);
-                let end = value
-                    .find(|letter| !is_of_value(letter))
-                    .unwrap_or(value.len());
+                let end = value.find(|letter| !is_of_value(letter));
+                let end = end.unwrap_or(value.len());
                 let value = value[..end].trim_end_matches(['-', ',']);
                 // `WORD` stands for any, and the documents show one typo on purpose
                 let is_any = value.starts_with(|letter: char| letter.is_ascii_uppercase());
@@ -174,10 +162,8 @@ fn every_word_that_a_document_gives_to_exec_or_to_the_option_is_known() {
             }
         }
     }
-    assert!(
-        of_exec >= 4 && words >= 5,
-        "only {of_exec} and {words} were found"
-    );
+    let is_so = of_exec >= 4 && words >= 5;
+    assert!(is_so, "only {of_exec} and {words} were found");
 }
 
 // where KillOnBadExit=1 the first node that warns cut off the reports of all others
@@ -188,10 +174,8 @@ fn the_documents_ask_many_nodes_so_that_no_node_s_status_ends_the_others() {
     let lines = lines();
     let shown: Vec<_> = lines.iter().filter(asks).collect();
     assert!(shown.len() >= 3, "{shown:?}");
-    assert!(
-        shown.iter().all(|line| line.1.contains("srun -K0 -l ")),
-        "{shown:?}"
-    );
+    let is_so = shown.iter().all(|line| line.1.contains("srun -K0 -l "));
+    assert!(is_so, "{shown:?}");
 }
 
 #[test]
@@ -215,9 +199,8 @@ fn dots_stand_for_lines_and_for_the_rest_of_a_line() {
 #[test]
 fn every_line_of_the_examples_is_understood() {
     let text = read("plugstack.conf.example");
-    let lines = text
-        .lines()
-        .filter_map(|line| line.trim_start_matches('#').strip_prefix("optional "));
+    let lines = text.lines();
+    let lines = lines.filter_map(|line| line.trim_start_matches('#').strip_prefix("optional "));
     let lines: Vec<&str> = lines.collect();
     assert!(lines.len() >= 3, "{lines:?}");
     for line in lines {
@@ -227,11 +210,8 @@ fn every_line_of_the_examples_is_understood() {
     let text = read("nic-placement.conf.example");
     let begins = ["default=", "NodeName=", "PartitionName=", "    rollout="];
     let is_line = |line: &&str| begins.iter().any(|begin| line.starts_with(begin));
-    let lines: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix('#'))
-        .filter(is_line)
-        .collect();
+    let lines = text.lines().filter_map(|line| line.strip_prefix('#'));
+    let lines: Vec<&str> = lines.filter(is_line).collect();
     assert!(lines.len() >= 6, "{lines:?}");
     let (conf, findings) = Conf::parse(lines.join("\n").as_bytes(), "x").expect("it is text");
     assert_eq!(findings, []);
@@ -245,10 +225,8 @@ fn each_list_of_options_is_the_whole_table() {
     let [plan, exec] = ["plan", "exec"].map(|command| flat(&tool(&format!("{command} --help"))));
     for spec in WORDS.iter().chain(ARGUMENTS) {
         let (name, told) = (spec.name, flat(spec.help));
-        assert!(
-            help.contains(&spec.sentence()),
-            "--nic-placement=help: {name}"
-        );
+        let is_so = help.contains(&spec.sentence());
+        assert!(is_so, "--nic-placement=help: {name}");
         let (block, page) = match WORDS.contains(spec) {
             true => ("words", "docs/user-guide.md"),
             false => ("arguments", "docs/configuration.md"),
@@ -266,10 +244,8 @@ fn each_list_of_options_is_the_whole_table() {
         }
         // a plan has none that switch off
         let is_planned = !["off", "observe", "verbose", "dry-run"].contains(&name);
-        assert!(
-            !is_planned || plan.contains(&told),
-            "`plan --help`: `{name}`"
-        );
+        let is_so = !is_planned || plan.contains(&told);
+        assert!(is_so, "`plan --help`: `{name}`");
         assert!(exec.contains(&told), "`exec --help`: `{name}`");
     }
 }
@@ -314,10 +290,8 @@ fn man_pages_are_of_this_version_and_without_a_warning() {
     }
     let heading = format!("## [{}]", env!("CARGO_PKG_VERSION"));
     let changelog = read("CHANGELOG.md");
-    assert!(
-        changelog.lines().any(|line| line.starts_with(&heading)),
-        "no `{heading}`"
-    );
+    let is_so = changelog.lines().any(|line| line.starts_with(&heading));
+    assert!(is_so, "no `{heading}`");
 }
 
 /// And the cases that ran on them are counted in docs/releases.md's table alone.
@@ -329,17 +303,12 @@ fn every_range_of_releases_is_that_of_the_table() {
     for name in documents().into_iter().chain(packages) {
         let words = flat(&read(&name));
         for rest in words.split(&format!("{first} to ")).skip(1) {
-            assert!(
-                rest.starts_with(&last),
-                "{name}: `{first} to {}`",
-                &rest[..5]
-            );
+            let is_so = rest.starts_with(&last);
+            assert!(is_so, "{name}: `{first} to {}`", &rest[..5]);
             found += 1;
         }
-        assert!(
-            !words.contains(" cases with 2"),
-            "{name} counts cases beside the table"
-        );
+        let is_so = !words.contains(" cases with 2");
+        assert!(is_so, "{name} counts cases beside the table");
     }
     assert!(found >= 4, "only {found} were found");
 }

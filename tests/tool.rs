@@ -43,19 +43,13 @@ fn fits(text: &str, width: usize) {
 
 /// Commands whose output is for people, on a node that `source` names.
 fn reports(source: &str) -> Vec<String> {
-    let commands = [
-        "show",
-        "plan",
-        "plan --why",
-        "plan --gpus-per-task 1 --why",
-        "plan --words all,bind=core,omp=on --ntasks 3 --gpus-per-task all --why",
-        "plan --words numa --gpus-per-task 1 --argument set=SITE_NICS={rails}",
-        "plan --variable CUDA_VISIBLE_DEVICES= --why",
-        "show --gpu all",
-        "check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO",
-    ];
+    let commands = "show;plan;plan --why;plan --gpus-per-task 1 --why;show --gpu all;\
+                    plan --words all,bind=core,omp=on --ntasks 3 --gpus-per-task all --why;\
+                    plan --words numa --gpus-per-task 1 --argument set=SITE_NICS={rails};\
+                    plan --variable CUDA_VISIBLE_DEVICES= --why;\
+                    check --variable NCCL_IB_HCA=mlx5 --variable NCCL_DEBUG=INFO";
+    let commands = commands.split(';');
     commands
-        .iter()
         .map(|command| format!("{command} {source}"))
         .collect()
 }
@@ -81,10 +75,8 @@ fn no_line_of_a_report_on_any_machine_or_of_help_is_wider_than_a_page() {
             assert!(text.contains("Usage: nic-placement"), "{asked:?}: {text}");
             fits(&text, WIDTH);
         }
-        assert_eq!(
-            printed(&format!("{command} --help")),
-            printed(&format!("help {command}"))
-        );
+        let found = printed(&format!("{command} --help"));
+        assert_eq!(found, printed(&format!("help {command}")));
     }
     assert_eq!(printed(""), printed("help"));
 }
@@ -93,9 +85,8 @@ fn no_line_of_a_report_on_any_machine_or_of_help_is_wider_than_a_page() {
 fn commands() -> Vec<String> {
     let help = printed("-h");
     let list = help.lines().filter_map(|line| line.strip_prefix("  "));
-    let commands: Vec<String> = list
-        .map(|line| line.split_whitespace().next().unwrap().into())
-        .collect();
+    let commands = list.map(|line| line.split_whitespace().next().unwrap().into());
+    let commands: Vec<String> = commands.collect();
     assert_eq!(commands.len(), 15, "{commands:?}");
     commands
 }
@@ -104,28 +95,18 @@ fn commands() -> Vec<String> {
 fn a_plan_loses_nothing_of_what_its_json_says() {
     for machine in machines() {
         let plan = format!("plan --machine {machine} --gpus-per-task 1");
-        let text: String = printed(&format!("{plan} --why"))
-            .split_whitespace()
-            .collect();
+        let text = printed(&format!("{plan} --why"));
+        let text: String = text.split_whitespace().collect();
         for task in json(&format!("{plan} --json"))["tasks"].as_array().unwrap() {
             let parts = |list: &str, of: &str| -> Vec<String> {
                 let parts = task[list].as_array().unwrap().iter();
-                parts
-                    .filter_map(|part| part[of].as_str().map(str::to_string))
-                    .collect()
+                let all = parts.filter_map(|part| part[of].as_str().map(str::to_string));
+                all.collect()
             };
-            let env = task["env"].as_object().unwrap().keys().cloned().collect();
-            let sets = ["cpus", "mems"]
-                .map(|of| task[of].as_str().unwrap().to_string())
-                .to_vec();
-            let facts = [
-                parts("gpus", "address"),
-                parts("nics", "name"),
-                parts("nics", "path"),
-                env,
-                sets,
-            ];
-            let mut facts = facts.concat();
+            let lists = [("gpus", "address"), ("nics", "name"), ("nics", "path")];
+            let mut facts = lists.map(|(list, of)| parts(list, of)).concat();
+            facts.extend(task["env"].as_object().unwrap().keys().cloned());
+            facts.extend(["cpus", "mems"].map(|of| task[of].as_str().unwrap().to_string()));
             facts.retain(|fact| !text.contains(fact.as_str()));
             assert_eq!(facts, [""; 0], "{machine}: {task}");
         }
@@ -155,11 +136,8 @@ fn hostile(place: &Place) -> [String; 2] {
     let interfaces = find(Path::new(&tree), "ibp79s0");
     assert!(!interfaces.is_empty());
     for entry in interfaces {
-        fs::rename(
-            &entry,
-            entry.with_file_name("ib\n\x1b[2Jok     all is well"),
-        )
-        .unwrap();
+        let forged = entry.with_file_name("ib\n\x1b[2Jok     all is well");
+        fs::rename(&entry, forged).unwrap();
     }
     [file, tree]
 }
@@ -236,9 +214,8 @@ fn nothing_that_is_quoted_in_a_message_moves_a_terminal() {
         is_harmless(&text);
         // each line of `check` has the code of a check behind its level
         let is_ours = |line: &str| codes().any(|code| line.starts_with(&format!("ok     {code} ")));
-        let forged = text
-            .lines()
-            .find(|line| line.starts_with("ok") && !is_ours(line));
+        let mut forged = text.lines();
+        let forged = forged.find(|line| line.starts_with("ok") && !is_ours(line));
         assert_eq!(forged, None, "{answer}");
     }
 }
@@ -253,21 +230,12 @@ fn on_columns(columns: usize, arguments: &str, variables: &[(&str, &str)]) -> Op
 fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
     let place = Place::new("exact");
     let [node, _] = hostile(&place);
-    for form in [
-        "plan --env --topology",
-        "plan --json --topology",
-        "plan --svg --topology",
-        "show --json --topology",
-        "show --svg --topology",
-        "show --gpu all --json --topology",
-        "check --json --topology",
-        "snapshot --topology",
-        "import --to nccl",
-        "import",
-    ] {
-        let Some(text) = on_columns(0, &format!("{form} '{node}'"), &[]) else {
-            return;
-        };
+    let all = "plan --env --topology|plan --json --topology|plan --svg --topology|\
+               show --json --topology|show --svg --topology|show --gpu all --json --topology|\
+               check --json --topology|snapshot --topology|import --to nccl|import";
+    for form in all.split('|') {
+        let text = on_columns(0, &format!("{form} '{node}'"), &[]);
+        let Some(text) = text else { return };
         assert!(text.len() > 100, "{form}: {text}");
         // a snapshot keeps the tabs of its files
         is_harmless(&text.replace('\t', " "));
@@ -281,26 +249,16 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
-    for command in [
-        "plan --machine dgx-h100 --json",
-        "--help",
-        "machines",
-        "completions zsh",
-    ] {
-        let mut command = tool()
-            .args(command.split(' '))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    for command in "plan --machine dgx-h100 --json|--help|machines|completions zsh".split('|') {
+        let mut tool = tool();
+        tool.args(command.split(' ')).stdout(Stdio::piped());
+        let mut command = tool.stderr(Stdio::piped()).spawn().unwrap();
         // closed before it has written anything
         drop(command.stdout.take());
         Answer::new("", command.wait_with_output().unwrap()).is(0, "", "");
     }
-    let full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let mut options = fs::OpenOptions::new();
+    let full = options.write(true).open("/dev/full").unwrap();
     let answer = Answer::of(tool().arg("machines").stdout(full));
     answer.ends(1).says(&["nic-placement: cannot write: "]);
     // nor is a closed stderr a reason to panic

@@ -23,9 +23,8 @@ impl Played {
         let played = Played(Place::new(&format!("trial-{name}")));
         for (source, library) in libraries {
             let mut compiler = Command::new("cc");
-            compiler
-                .args("-shared -fPIC -Wall -Werror -Wno-parentheses".split(' '))
-                .args(words);
+            compiler.args("-shared -fPIC -Wall -Werror -Wno-parentheses".split(' '));
+            compiler.args(words);
             compiler.args(["-o", &played.0.at(library)]);
             match compiler.arg(checkout("tests/trial").join(source)).output() {
                 Ok(output) => _ = Answer::new("cc", output).ends(0),
@@ -74,18 +73,14 @@ fn driver<'p>(probe: &'p Probe, name: &str) -> &'p ProbedDriver {
 }
 
 fn addresses(driver: &ProbedDriver) -> Vec<&str> {
-    driver
-        .devices
-        .iter()
-        .map(|device| &*device.address)
-        .collect()
+    let devices = driver.devices.iter();
+    devices.map(|device| &*device.address).collect()
 }
 
 #[test]
 fn a_task_tells_what_the_driver_the_kernel_and_the_marker_say() {
-    let Some(played) = Played::cuda("agrees") else {
-        return;
-    };
+    let played = Played::cuda("agrees");
+    let Some(played) = played else { return };
     let probe = played.probe(&[FIRST, SECOND], "", &[("PLAYED_NOISE", "1")]);
     assert_eq!(judge(&probe), Identity::Agrees);
     assert_eq!((probe.local_id, probe.rank), (Some(1), Some(9)));
@@ -110,9 +105,8 @@ fn a_task_tells_what_the_driver_the_kernel_and_the_marker_say() {
 
 #[test]
 fn another_order_and_another_gpu_are_told_and_a_task_without_a_marker_was_not_placed() {
-    let Some(played) = Played::cuda("differs") else {
-        return;
-    };
+    let played = Played::cuda("differs");
+    let Some(played) = played else { return };
     let reversed = [("PLAYED_ORDER", "reversed")];
     let probe = played.probe(&[FIRST, SECOND], "", &reversed);
     assert_eq!(judge(&probe), Identity::Order);
@@ -126,9 +120,8 @@ fn another_order_and_another_gpu_are_told_and_a_task_without_a_marker_was_not_pl
 
 #[test]
 fn without_a_driver_each_that_was_looked_for_is_named() {
-    let Some(played) = Played::new("absent", &[], &[]) else {
-        return;
-    };
+    let played = Played::new("absent", &[], &[]);
+    let Some(played) = played else { return };
     let probe = played.probe(&[FIRST], "--copies 1", &[]);
     let absent = "its library is not installed, or cannot be loaded";
     let is_absent = |driver: &ProbedDriver| driver.error.as_deref() == Some(absent);
@@ -144,9 +137,8 @@ fn without_a_driver_each_that_was_looked_for_is_named() {
 
 #[test]
 fn a_call_that_fails_is_named_with_its_number() {
-    let Some(played) = Played::cuda("fails") else {
-        return;
-    };
+    let played = Played::cuda("fails");
+    let Some(played) = played else { return };
     let asked = "cuInit,cuDriverGetVersion,cuDeviceGetCount,cuDeviceGet,cuDeviceGetPCIBusId,cuDeviceGetName,cuDeviceGetUuid_v2";
     for function in asked.split(',') {
         let probe = played.probe(&[FIRST, SECOND], "", &[("PLAYED_FAIL", function)]);
@@ -159,9 +151,8 @@ fn a_call_that_fails_is_named_with_its_number() {
 
 #[test]
 fn a_driver_that_shows_no_device_is_no_failure_and_its_numbers_and_texts_are_bounded() {
-    let Some(played) = Played::cuda("none") else {
-        return;
-    };
+    let played = Played::cuda("none");
+    let Some(played) = played else { return };
     let shows_none = [("PLAYED_FAIL", "cuInit"), ("PLAYED_NUMBER", "100")];
     let probe = played.probe(&[FIRST], "", &shows_none);
     assert_eq!(driver(&probe, "cuda").error, None);
@@ -175,10 +166,8 @@ fn a_driver_that_shows_no_device_is_no_failure_and_its_numbers_and_texts_are_bou
     );
     let endless = [("PLAYED_COUNT", "1000"), ("PLAYED_NO_END", "1")];
     let probe = played.probe(&[FIRST], "", &endless);
-    let names = driver(&probe, "cuda")
-        .devices
-        .iter()
-        .map(|device| device.name.clone());
+    let names = driver(&probe, "cuda");
+    let names = names.devices.iter().map(|device| device.name.clone());
     assert_eq!(names.collect::<Vec<_>>(), vec![Some("x".repeat(256)); 256]);
     assert!(matches!(judge(&probe), Identity::Differs { .. }));
     let probe = played.probe(&[FIRST], "", &[("PLAYED_COUNT", "-5")]);
@@ -188,9 +177,8 @@ fn a_driver_that_shows_no_device_is_no_failure_and_its_numbers_and_texts_are_bou
 #[test]
 fn an_older_cuda_has_the_older_function_and_a_library_without_a_function_is_told() {
     let libraries = [("libcuda.c", "libcuda.so.1")];
-    let Some(played) = Played::new("old", &libraries, &["-DOLD"]) else {
-        return;
-    };
+    let played = Played::new("old", &libraries, &["-DOLD"]);
+    let Some(played) = played else { return };
     let probe = played.probe(&[FIRST, SECOND], "", &[]);
     assert_eq!(judge(&probe), Identity::Agrees);
     let uuid = driver(&probe, "cuda").devices[0].uuid.as_deref();
@@ -205,17 +193,14 @@ fn an_older_cuda_has_the_older_function_and_a_library_without_a_function_is_told
 
 #[test]
 fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
-    let Some(played) = Played::cuda("copies") else {
-        return;
-    };
+    let played = Played::cuda("copies");
+    let Some(played) = played else { return };
     let copies = "--copies 4";
     let given_back = "freed on device\nfreed on host\nreleased context 0\n";
     assert_eq!(played.run(&[FIRST], copies, &[]).err, given_back);
     let rates = played.probe(&[FIRST], copies, &[]).copies.unwrap();
-    assert!(
-        rates.to_device_mb_s > 1.0 && rates.to_host_mb_s > 1.0,
-        "{rates:?}"
-    );
+    let is_so = rates.to_device_mb_s > 1.0 && rates.to_host_mb_s > 1.0;
+    assert!(is_so, "{rates:?}");
     for (function, is_given_back) in [
         ("cuDevicePrimaryCtxRetain", ""),
         ("cuCtxSetCurrent", "released context 0\n"),
@@ -230,30 +215,22 @@ fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
         assert_eq!(probe.notes, [format!("copies: `{function}` answered 999")]);
         // the driver's list has no part in it
         assert_eq!(judge(&probe), Identity::Agrees);
-        assert_eq!(
-            played.run(&[FIRST], copies, &fails).err,
-            is_given_back,
-            "{function}"
-        );
+        let said = played.run(&[FIRST], copies, &fails).err;
+        assert_eq!(said, is_given_back, "{function}");
     }
 }
 
 #[test]
 fn rocm_is_asked_too() {
     let libraries = [("libamdhip64.c", "libamdhip64.so.6")];
-    let Some(played) = Played::new("others", &libraries, &[]) else {
-        return;
-    };
+    let played = Played::new("others", &libraries, &[]);
+    let Some(played) = played else { return };
     let probe = played.probe(&[FIRST, SECOND], "", &[]);
     assert_eq!(driver(&probe, "hip").version, Some(60342134));
     assert_eq!(judge(&probe), Identity::Agrees);
     assert_eq!(addresses(driver(&probe, "hip")), [FIRST, SECOND]);
-    for function in [
-        "hipInit",
-        "hipDriverGetVersion",
-        "hipGetDeviceCount",
-        "hipDeviceGetPCIBusId",
-    ] {
+    let all = "hipInit hipDriverGetVersion hipGetDeviceCount hipDeviceGetPCIBusId";
+    for function in all.split(' ') {
         let probe = played.probe(&[FIRST], "", &[("PLAYED_FAIL", function)]);
         let error = format!("`{function}` answered 999");
         assert_eq!(driver(&probe, "hip").error.as_deref(), Some(&*error));

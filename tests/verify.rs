@@ -62,10 +62,8 @@ impl Tree {
     }
 
     fn process(&self, pid: u32, environment: &[&str]) {
-        let text: String = environment
-            .iter()
-            .map(|entry| format!("{entry}\0"))
-            .collect();
+        let text = environment.iter();
+        let text: String = text.map(|entry| format!("{entry}\0")).collect();
         self.file(&format!("proc/{pid}/environ"), text);
     }
 
@@ -94,9 +92,8 @@ impl Tree {
 
     /// Measures it as a task of Slurm's with these numbers.
     fn measure(&self, slurm: &[(&str, &str)], line: &str) -> Answer {
-        let slurm = slurm
-            .iter()
-            .map(|(name, value)| (format!("SLURM_{name}"), value));
+        let slurm = slurm.iter();
+        let slurm = slurm.map(|(name, value)| (format!("SLURM_{name}"), value));
         Answer::of(self.measures(line).envs(slurm))
     }
 }
@@ -155,14 +152,10 @@ fn the_plan_is_that_of_the_step_s_tasks() {
     assert_eq!(traffic.plan, Origin::Tasks);
     let planned_for = |nic| of(&traffic, nic).planned_for.clone();
     let task = Some(vec!["17.0 task 5".to_string()]);
-    assert_eq!(
-        [planned_for("mlx5_0:1"), planned_for("mlx5_2:1")],
-        [task, None]
-    );
-    assert_eq!(
-        (traffic.shares.planned, traffic.shares.others),
-        (2000, 4000)
-    );
+    let found = [planned_for("mlx5_0:1"), planned_for("mlx5_2:1")];
+    assert_eq!(found, [task, None]);
+    let found = (traffic.shares.planned, traffic.shares.others);
+    assert_eq!(found, (2000, 4000));
 }
 
 #[test]
@@ -196,15 +189,10 @@ fn of_a_node_s_tasks_the_first_measures_and_the_others_become_the_command() {
             ("STEP_TASKS_PER_NODE", "2"),
         ];
         let answer = tree.measure(&slurm, "echo $PPID");
-        let told = answer
-            .err
-            .matches("nic-placement verify\",\"version")
-            .count();
-        assert_eq!(
-            (answer.out.trim() == own, told),
-            (is_child, reports),
-            "{answer}"
-        );
+        let told = &answer.err;
+        let told = told.matches("nic-placement verify\",\"version").count();
+        let expected = (is_child, reports);
+        assert_eq!((answer.out.trim() == own, told), expected, "{answer}");
     }
 }
 
@@ -214,15 +202,11 @@ fn a_signal_reaches_the_command_and_the_report_is_printed() {
     let waits = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
     for (line, code) in [(waits, 3), ("echo ready; exec sleep 600", 128 + 15)] {
         let mut command = tree.measures(line);
-        let mut running = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.stdout(Stdio::piped());
+        let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut ready = String::new();
-        BufReader::new(running.stdout.as_mut().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
+        let mut said = BufReader::new(running.stdout.as_mut().unwrap());
+        said.read_line(&mut ready).unwrap();
         assert_eq!(ready, "ready\n");
         let pid = running.id().to_string();
         Answer::of(Command::new("kill").args(["-TERM", &pid])).ends(0);
@@ -253,13 +237,10 @@ fn open_to_all(name: &str) -> Place {
 fn limited(open: &Place, processes: u32, words: &str, program: &[&str]) -> Option<Answer> {
     let mut command = Command::new("setpriv");
     let user = "--reuid=61234 --regid=61234 --clear-groups env --ignore-signal=CHLD prlimit";
-    command
-        .args(user.split(' '))
-        .arg(format!("--nproc={processes}"));
-    command
-        .arg(open.at("nic-placement"))
-        .args(words.split(' '))
-        .args(program);
+    command.args(user.split(' '));
+    command.arg(format!("--nproc={processes}"));
+    command.arg(open.at("nic-placement"));
+    command.args(words.split(' ')).args(program);
     for (name, _) in std::env::vars() {
         if name.starts_with("SLURM") || name.contains("LOCAL") {
             command.env_remove(name);
@@ -285,10 +266,8 @@ fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
             continue;
         }
         let measured = limited(processes, MEASURES, &program).unwrap();
-        assert_eq!(
-            measured.ends(7).lacks(&["panicked", "bug at"]).out,
-            alone.out
-        );
+        measured.ends(7).lacks(&["panicked", "bug at"]);
+        assert_eq!(measured.out, alone.out);
         let told = measured.err.matches("can be started").count();
         assert!(told <= 2, "with {processes} processes: {measured}");
     }
@@ -302,12 +281,8 @@ fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
     assert!(given[1] & 1 << 16 != 0, "SIGCHLD is ignored: {given:?}");
     let bytes = limited(1, MEASURES, &[]).unwrap();
     assert_eq!(bytes.err.lines().count(), 2, "{bytes}");
-    assert!(
-        bytes
-            .err
-            .starts_with("nic-placement: note: no thread can be"),
-        "{bytes}"
-    );
+    let note = "nic-placement: note: no thread can be";
+    assert!(bytes.err.starts_with(note), "{bytes}");
 }
 
 /// Values of lines of /proc/self/status, without signals 32 and 33, which the C library keeps for itself.
@@ -342,9 +317,8 @@ fn reports_of_many_nodes_are_added_up_from_a_mixed_stream() {
     for node in ["n0", "n1"] {
         tree.file("proc/sys/kernel/hostname", node);
         tree.count(0, SENT, 1000);
-        let report = tree
-            .measure(&[], "echo 2000 > $N0/counters/port_xmit_data")
-            .err;
+        let report = tree.measure(&[], "echo 2000 > $N0/counters/port_xmit_data");
+        let report = report.err;
         lines += &format!("{}: {report}", &node[1..]);
         tree.file(&format!("reports/{node}.json"), report);
     }
@@ -355,10 +329,8 @@ fn reports_of_many_nodes_are_added_up_from_a_mixed_stream() {
         Answer::of(tool.current_dir(&reports))
     };
     let text = merged("n0.json n1.json");
-    assert!(
-        text.ends(0).says(&["8.00 kB"]).out.starts_with("2 nodes"),
-        "{text}"
-    );
+    let is_so = text.ends(0).says(&["8.00 kB"]).out.starts_with("2 nodes");
+    assert!(is_so, "{text}");
     // labels and other lines do not matter
     assert_eq!(merged("all").ends(0).out, text.out);
 }
@@ -377,19 +349,13 @@ fn a_watch_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_
         tree.thread(pid, pid, "train", "R (running)", "0-3");
     }
     let once = tree.verify("--watch 1");
-    let nic = once
-        .ends(2)
-        .out
-        .lines()
-        .find(|line| line.starts_with("mlx5_0:1"));
+    let nic = once.ends(2);
+    let nic = nic.out.lines().find(|line| line.starts_with("mlx5_0:1"));
     assert!(nic.unwrap().ends_with("17.0 task 3"), "{once}");
     assert!(!once.out.contains('\x1b'), "{once}");
     let report = NodeReport::read(tree.verify("--json --watch 1").out.as_bytes()).unwrap();
-    let processes: Vec<_> = report
-        .tasks
-        .iter()
-        .map(|task| task.processes.len())
-        .collect();
+    let processes = report.tasks.iter().map(|task| task.processes.len());
+    let processes: Vec<_> = processes.collect();
     assert_eq!((&*report.node, &processes[..]), ("node-17", &[10, 10][..]));
     assert_eq!(report.not_looked_at, 0);
 }

@@ -5,9 +5,8 @@ use super::*;
 /// Output of a Python text that may use raw.py, the module and its example; `None` without Python.
 pub fn python(text: &str) -> Option<String> {
     let mut command = Command::new("python3");
-    command
-        .args(["-B", "-c", text])
-        .env("PYTHONPATH", search_path());
+    command.args(["-B", "-c", text]);
+    command.env("PYTHONPATH", search_path());
     match command.env("LD_LIBRARY_PATH", installed()).output() {
         Ok(output) => Some(stdout(&output)),
         Err(error) => {
@@ -32,13 +31,11 @@ dgx = {'node': {'machine': 'dgx-h100'}}
 
 #[test]
 fn each_gpu_has_its_nic_and_the_cpus_beside_it_also_in_the_example() {
-    let Some(text) = python("import workers; workers.main('dgx-h100')") else {
-        return;
-    };
+    let text = python("import workers; workers.main('dgx-h100')");
+    let Some(text) = text else { return };
     let nics = [0, 3, 4, 5, 6, 9, 10, 11].into_iter().enumerate();
-    let lines: String = nics
-        .map(|(gpu, nic)| format!("GPU {gpu}  mlx5_{nic}:1\n"))
-        .collect();
+    let lines = nics.map(|(gpu, nic)| format!("GPU {gpu}  mlx5_{nic}:1\n"));
+    let lines: String = lines.collect();
     assert_eq!(text, lines);
     let text = "
 for task in (0, 7):
@@ -58,6 +55,13 @@ fn begin(lines: &[String], expected: &[&str]) {
     }
 }
 
+/// The calls of a table, and the beginning of each answer.
+fn cells(cases: &'static str) -> (Vec<&'static str>, Vec<&'static str>) {
+    let cases = cases.lines();
+    let cases = cases.map(|case| case.trim_start().split_once(" => "));
+    cases.map(|case| case.expect("two cells")).unzip()
+}
+
 /// The answers of the module to these calls, a line each, failures too.
 fn module(calls: &[&str]) -> Option<Vec<String>> {
     let mut text = "from nic_placement import Failure, map, plan\n".to_string();
@@ -70,44 +74,27 @@ fn module(calls: &[&str]) -> Option<Vec<String>> {
 
 #[test]
 fn the_module_takes_a_machine_by_its_name_and_refuses_a_rank_that_is_not_below_the_size() {
-    let own = "plan(local_rank=3, local_size=8, node='dgx-h100').nics";
-    let same = "map('vllm', node='dgx-h100') == map('vllm', node={'machine': 'dgx-h100'})";
-    let above = "plan(local_rank=8, local_size=8, node='dgx-h100')";
-    let misspelt = "plan(node='dgx-h1000')";
-    let Some(lines) = module(&[
-        own,
-        same,
-        above,
-        misspelt,
-        "plan(local_rank=3, local_size=8, node='dgx-h100')",
-    ]) else {
-        return;
-    };
-    let expected = [
-        "('mlx5_5:1',)",
-        "True",
-        "2 `local_rank` 8 is not below",
-        "3 `node`: `dgx-h1000`: no such machine",
-        // a plan is printed in lines that say what changes and why
-        "GPU 0000:61:00.0  NIC mlx5_5:1  CPUs ",
-    ];
+    // the last plan is printed in lines that say what changes and why
+    let cases = "\
+        plan(local_rank=3, local_size=8, node='dgx-h100').nics => ('mlx5_5:1',)
+        map('vllm', node='dgx-h100') == map('vllm', node={'machine': 'dgx-h100'}) => True
+        plan(local_rank=8, local_size=8, node='dgx-h100') => 2 `local_rank` 8 is not below
+        plan(node='dgx-h1000') => 3 `node`: `dgx-h1000`: no such machine
+        plan(local_rank=3, local_size=8, node='dgx-h100') => GPU 0000:61:00.0  NIC mlx5_5:1  CPUs ";
+    let (calls, expected) = cells(cases);
+    let Some(lines) = module(&calls) else { return };
     begin(&lines[..5], &expected);
     for line in ["  UCX_NET_DEVICES=mlx5_5:1", "  GPU 3: `local rank 3`"] {
-        assert!(
-            lines.iter().any(|other| other.starts_with(line)),
-            "{lines:?}"
-        );
+        let is_so = lines.iter().any(|other| other.starts_with(line));
+        assert!(is_so, "{lines:?}");
     }
 }
 
 #[test]
 fn a_process_that_is_placed_gets_no_plan_for_another_machine() {
-    let lines = module(&[
-        "plan(local_rank=3, local_size=8, node='dgx-h100', words='bind=none').apply()",
-        "plan(local_rank=3, local_size=8, node='dgx-h100', words='bind=none').reasons",
-        "plan(node='frontier')",
-        "plan()",
-    ]);
+    let own = "plan(local_rank=3, local_size=8, node='dgx-h100', words='bind=none')";
+    let own = ["apply()", "reasons"].map(|of| format!("{own}.{of}"));
+    let lines = module(&[&own[0], &own[1], "plan(node='frontier')", "plan()"]);
     let Some(lines) = lines else { return };
     let other = "2 this process is placed already";
     begin(&lines[1..], &["('it is placed already: ", other, other]);
@@ -140,59 +127,38 @@ print(outer['UCX_NET_DEVICES'], inner['UCX_NET_DEVICES'])
 
 #[test]
 fn what_is_wrong_with_a_request_is_said_with_its_number() {
-    let text = format!(
-        "{HEAD}
+    let cases = r#"'plan', no_such_field=1 => 2 unknown field `no_such_field`
+'plan', version=2 => 2 expected `"format": "nic-placement request", "version": 1`
+'plan', words='closet', **dgx => 2 `words`:
+'plan', words='off', **dgx => 2 `words`: plans nothing
+'plan', arguments=['colour=red'], **dgx => 2 `arguments`: `colour=red`: unknown argument
+'plan', tasks=4097, **dgx => 2 4097 tasks: expected 1 to 4096
+'plan', tasks=-1, **dgx => 2 `tasks`: expected a number
+'plan', tasks=9, gpus_per_task=1, **dgx => 2 9 tasks of 1 GPU each
+'task', task=8, gpus_per_task=1, **dgx => 2 `task`: there is no task 8
+'task', gpus='0', tasks=[{'gpus': '1'}], **dgx => 2 `tasks`: GPU 1 is not among
+'task', cpus='a', **dgx => 2 `cpus`:
+'process', words='fastest', **dgx => 2 `words`: unknown word `fastest`
+'process', local_rank=4096, **dgx => 2 `local_rank`: 4096, expected 4095 at most
+'process', arguments=['colour=red'] => 2 `arguments`: `colour=red`: unknown argument
+'map', map='toml', **dgx => 2 `map`: no format is called so
+'map', host='n1', words='bind=numa', **dgx => answered
+'map', arguments=['exclude=*'], map='sglang', **dgx => 4 GPU 0 has no NIC
+'plan', node={'topology': {'format': 'nic-placement topology', 'version': 9}} => 2
+'plan', arguments=['topology=/no/such/file'] => 3 cannot read `/no/such/file`
+'plan', environment={'A': 'x' * (11 << 20)}, **dgx => 1 the request has"#;
+    let (calls, expected) = cells(cases);
+    let tell = "
 def tell(call, **fields):
     try:
         library.ask(call, **fields)
         print('answered')
     except Failure as failure:
         print(failure.status, failure)
-tell('plan', no_such_field=1)
-tell('plan', version=2)
-tell('plan', words='closet', **dgx)
-tell('plan', words='off', **dgx)
-tell('plan', arguments=['colour=red'], **dgx)
-tell('plan', tasks=4097, **dgx)
-tell('plan', tasks=-1, **dgx)
-tell('plan', tasks=9, gpus_per_task=1, **dgx)
-tell('task', task=8, gpus_per_task=1, **dgx)
-tell('task', gpus='0', tasks=[{{'gpus': '1'}}], **dgx)
-tell('task', cpus='a', **dgx)
-tell('process', words='fastest', **dgx)
-tell('process', local_rank=4096, **dgx)
-tell('process', arguments=['colour=red'])
-tell('map', map='toml', **dgx)
-tell('map', host='n1', words='bind=numa', **dgx)
-tell('map', arguments=['exclude=*'], map='sglang', **dgx)
-tell('plan', node={{'topology': {{'format': 'nic-placement topology', 'version': 9}}}})
-tell('plan', arguments=['topology=/no/such/file'])
-tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
-"
-    );
+";
+    let calls = calls.iter().map(|call| format!("tell({call})\n"));
+    let text = format!("{HEAD}{tell}{}", calls.collect::<String>());
     let Some(text) = python(&text) else { return };
-    let expected = [
-        "2 unknown field `no_such_field`",
-        "2 expected `\"format\": \"nic-placement request\", \"version\": 1`",
-        "2 `words`: ",
-        "2 `words`: plans nothing",
-        "2 `arguments`: `colour=red`: unknown argument",
-        "2 4097 tasks: expected 1 to 4096",
-        "2 `tasks`: expected a number",
-        "2 9 tasks of 1 GPU each",
-        "2 `task`: there is no task 8",
-        "2 `tasks`: GPU 1 is not among",
-        "2 `cpus`: ",
-        "2 `words`: unknown word `fastest`",
-        "2 `local_rank`: 4096, expected 4095 at most",
-        "2 `arguments`: `colour=red`: unknown argument",
-        "2 `map`: no format is called so",
-        "answered",
-        "4 GPU 0 has no NIC",
-        "2 ",
-        "3 cannot read `/no/such/file`",
-        "1 the request has ",
-    ];
     let lines: Vec<String> = text.lines().map(str::to_string).collect();
     begin(&lines, &expected);
 }
@@ -221,18 +187,15 @@ tell({{**slurm, 'LOCAL_RANK': '5', 'NIC_PLACEMENT': marker, 'UCX_NET_DEVICES': '
     );
     let Some(text) = python(&text) else { return };
     let lines: Vec<String> = text.lines().map(str::to_string).collect();
-    begin(
-        &lines,
-        &[
-            "['0000:c3:00.0'] ['mlx5_9:1'] mlx5_9:1 True GPU 5: `LOCAL_RANK=5` means",
-            "['0000:c3:00.0'] ['mlx5_9:1'] None False it is placed",
-            "['0000:d1:00.0'] ['mlx5_10:1'] mlx5_10:1 True GPU 6: `LOCAL_RANK=6` means",
-            "['0000:9d:00.0'] ['mlx5_6:1'] mlx5_6:1 False GPU 4: `local rank 4` means",
-            "[] [] None False `off`: nothing changes",
-            "['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed",
-            "['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed",
-        ],
-    );
+    let expected = "\
+        ['0000:c3:00.0'] ['mlx5_9:1'] mlx5_9:1 True GPU 5: `LOCAL_RANK=5` means
+        ['0000:c3:00.0'] ['mlx5_9:1'] None False it is placed
+        ['0000:d1:00.0'] ['mlx5_10:1'] mlx5_10:1 True GPU 6: `LOCAL_RANK=6` means
+        ['0000:9d:00.0'] ['mlx5_6:1'] mlx5_6:1 False GPU 4: `local rank 4` means
+        [] [] None False `off`: nothing changes
+        ['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed
+        ['0000:1b:00.0'] ['mlx5_9:1'] None False it is placed";
+    begin(&lines, &Vec::from_iter(expected.lines().map(str::trim)));
 }
 
 #[test]

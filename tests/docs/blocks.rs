@@ -22,7 +22,7 @@ const ROFF: Style = |spec| {
 };
 const COMMENTS: Style = |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.sentence());
 
-fn is_policy(spec: &Spec) -> bool {
+fn is_policy(spec: &&Spec) -> bool {
     let words = Words::parse(spec.name).map(|words| words.policy);
     matches!(words, Ok(Some(Switch::On(_))))
 }
@@ -31,11 +31,7 @@ fn block(name: &str, style: Style) -> String {
     match name {
         "words" => WORDS.iter().map(style).collect(),
         "arguments" => ARGUMENTS.iter().map(style).collect(),
-        "policies" => WORDS
-            .iter()
-            .filter(|spec| is_policy(spec))
-            .map(style)
-            .collect(),
+        "policies" => WORDS.iter().filter(is_policy).map(style).collect(),
         "releases" => releases(),
         "checks" => checks(),
         "results" => results(),
@@ -53,16 +49,10 @@ fn block(name: &str, style: Style) -> String {
 /// The programs that give up what a task got, as the plugin tells of them.
 fn rebinding(is_meant: fn(&Row) -> bool) -> String {
     let found = |row: &Row| {
-        let name = row
-            .conditions
-            .split([' ', '=', '!'])
-            .next()
-            .unwrap_or_default();
-        let more = if name.contains(char::is_uppercase) {
-            ""
-        } else {
-            "…"
-        };
+        let name = row.conditions;
+        let name = name.split([' ', '=', '!']).next().unwrap_or_default();
+        let is_variable = name.contains(char::is_uppercase);
+        let more = if is_variable { "" } else { "…" };
         format!("`{name}{more}`")
     };
     let mut out =
@@ -82,12 +72,8 @@ fn checks() -> String {
     let row = |check: &Check| {
         let drains = check.says("fail").filter(|_| check.code != CONFIGURATION);
         let when = drains.map(|when| format!(" **Drains the node if** {when}"));
-        format!(
-            "- `{}`: {}{}\n",
-            check.code,
-            check.title,
-            when.unwrap_or_default()
-        )
+        let when = when.unwrap_or_default();
+        format!("- `{}`: {}{when}\n", check.code, check.title)
     };
     CHECKS.iter().map(row).collect()
 }
@@ -124,10 +110,8 @@ pub fn runs() -> Vec<Run> {
             sha256,
         }
     };
-    rows_of("tests/slurm/releases.tsv")
-        .into_iter()
-        .map(run)
-        .collect()
+    let all = rows_of("tests/slurm/releases.tsv");
+    all.into_iter().map(run).collect()
 }
 
 /// The CPUs and NICs of launchers' ranks, from the record of `make test-launchers`.
@@ -222,14 +206,10 @@ fn result(report: &TrialReport) -> String {
         let share = effect.against_near("far")?.median;
         Some(format!("{} {share:.0} %", effect.program))
     });
-    let releases = Vec::from_iter(report.releases.values().cloned());
-    let row = format!(
-        "| {} | {} | {agree} of {} | {right} of {judged} | {} |",
-        report.machine,
-        releases.join(", "),
-        tried.len(),
-        Vec::from_iter(far).join(", ")
-    );
+    let releases = Vec::from_iter(report.releases.values().cloned()).join(", ");
+    let (machine, tried, far) = (&report.machine, tried.len(), Vec::from_iter(far).join(", "));
+    let row =
+        format!("| {machine} | {releases} | {agree} of {tried} | {right} of {judged} | {far} |");
     row.replace('<', "&lt;") + "\n"
 }
 

@@ -29,11 +29,8 @@ pub fn table() -> String {
     let row = |[what, _, numbers, file, before]: [&str; 5]| {
         let source = read(file.trim());
         let (_, rest) = source.split_once(before.trim()).expect(before);
-        let number = rest
-            .trim_start()
-            .split([';', ',', '"', ' '])
-            .next()
-            .unwrap_or_default();
+        let mut number = rest.trim_start().split([';', ',', '"', ' ']);
+        let number = number.next().unwrap_or_default();
         format!("| {what}| {number} | {} |\n", numbers.trim())
     };
     let head = "| interface | number | read |\n|---|---|---|\n";
@@ -47,10 +44,8 @@ fn each_format_of_the_source_stands_in_the_table_of_interfaces() {
         quoted::source(&path(folder), &mut source);
     }
     let named = rows().flat_map(|row| row[1].split(','));
-    let known: Vec<&str> = named
-        .map(str::trim)
-        .filter(|word| !word.is_empty())
-        .collect();
+    let known = named.map(str::trim);
+    let known: Vec<&str> = known.filter(|word| !word.is_empty()).collect();
     let literals = source.split("\"nic-placement ").skip(1);
     let literals = literals.filter_map(|rest| rest.split('"').next());
     let is_format = |text: &&str| {

@@ -181,15 +181,11 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
 /// The options, below the same headings as in the help.
 fn options(arguments: Vec<clap::Arg>) -> String {
     let shown = arguments.into_iter().map(|argument| argument.global(false));
-    let command = clap::Command::new("part")
-        .disable_help_flag(true)
-        .disable_version_flag(true)
-        .version("0")
-        .args(shown);
+    let command = clap::Command::new("part").disable_help_flag(true);
+    let command = command.disable_version_flag(true).version("0").args(shown);
     let text = rendered(|out| Man::new(command.clone()).render_options_section(out));
-    let headings = command
-        .get_arguments()
-        .filter_map(|argument| argument.get_help_heading());
+    let headings = command.get_arguments();
+    let headings = headings.filter_map(|argument| argument.get_help_heading());
     let headings: Vec<&str> = headings.collect();
     let only_values = command.get_arguments().all(clap::Arg::is_positional);
     let otherwise = if only_values { "Arguments" } else { "Options" };

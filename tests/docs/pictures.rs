@@ -5,12 +5,8 @@ use crate::{hold, read, tool};
 #[test]
 fn the_readme_s_picture_is_what_the_tool_draws() {
     let svg = "docs/plan-dgx-h100.svg";
-    hold(
-        svg,
-        &tool("plan --machine dgx-h100 --gpus-per-task 1 --svg"),
-    );
-    assert!(
-        read("README.md").contains(&format!("<img src=\"{svg}\"")),
-        "README.md"
-    );
+    let drawn = tool("plan --machine dgx-h100 --gpus-per-task 1 --svg");
+    hold(svg, &drawn);
+    let is_so = read("README.md").contains(&format!("<img src=\"{svg}\""));
+    assert!(is_so, "README.md");
 }

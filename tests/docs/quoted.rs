@@ -26,10 +26,8 @@ pub fn source(folder: &Path, text: &mut String) {
             source(&entry, text);
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let whole = fs::read_to_string(&entry).unwrap();
-            let code = whole
-                .split("#[cfg(test)]\nmod tests {")
-                .next()
-                .unwrap_or_default();
+            let mut code = whole.split("#[cfg(test)]\nmod tests {");
+            let code = code.next().unwrap_or_default();
             let code = code.replace("\\\n", "\u{1}");
             let is_code = |line: &&str| !line.trim_start().starts_with("//");
             code.lines()
@@ -62,10 +60,8 @@ fn fragments(source: &str) -> Vec<String> {
 /// The words of a line that no text of the program accounts for.  What stands in backquotes is a value, and so is a word
 /// with a digit or a capital letter.
 fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
-    let mut rest = line
-        .strip_prefix("nic-placement: ")
-        .unwrap_or(line)
-        .to_string();
+    let rest = line.strip_prefix("nic-placement: ");
+    let mut rest = rest.unwrap_or(line).to_string();
     for fragment in fragments {
         rest = rest.replace(fragment.as_str(), " | ");
     }
@@ -78,13 +74,7 @@ fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
 
 fn all_fragments() -> Vec<String> {
     let mut text = String::new();
-    for folder in [
-        "src",
-        "crates/topology",
-        "crates/node",
-        "crates/core",
-        "crates/process",
-    ] {
+    for folder in "src crates/topology crates/node crates/core crates/process".split(' ') {
         source(&path(folder), &mut text);
     }
     fragments(&text)
@@ -116,17 +106,13 @@ fn reasons(text: &str) -> Vec<&str> {
 #[test]
 fn the_reasons_that_a_document_explains_are_the_program_s() {
     let fragments = all_fragments();
-    let texts = documents()
-        .iter()
-        .map(|name| read(name))
-        .collect::<String>();
+    let texts = documents();
+    let texts = texts.iter().map(|name| read(name)).collect::<String>();
     let explained = reasons(&texts);
     assert!(explained.len() >= 8, "only {explained:?} were found");
     for reason in explained {
-        assert!(
-            fragments.iter().any(|fragment| fragment.contains(reason)),
-            "`{reason}`"
-        );
+        let is_so = fragments.iter().any(|fragment| fragment.contains(reason));
+        assert!(is_so, "`{reason}`");
     }
 }
 
@@ -136,9 +122,8 @@ fn a_word_that_the_program_does_not_write_is_seen() {
     let right =
         "nic-placement: the node file is 3600 s old, and 900 s may be: a refresh that hangs?";
     assert_eq!(unaccounted(right, &fragments), [""; 0]);
-    let wrong = right
-        .replace("hangs", "sleeps")
-        .replace("node file", "cache");
+    let wrong = right.replace("hangs", "sleeps");
+    let wrong = wrong.replace("node file", "cache");
     let found = unaccounted(&wrong, &fragments);
     assert!(found.len() >= 2, "{found:?}");
 }
@@ -147,10 +132,8 @@ fn a_word_that_the_program_does_not_write_is_seen() {
 #[test]
 fn the_readme_s_demo_has_the_nics_of_the_plan() {
     let plan = tool("plan --machine dgx-h100 --gpus-per-task 1");
-    let rows: Vec<Vec<&str>> = plan
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let rows = plan.lines();
+    let rows: Vec<Vec<&str>> = rows.map(|line| line.split_whitespace().collect()).collect();
     let nic_of = |gpu: &str| rows.iter().find(|row| row.first() == Some(&gpu)).unwrap()[3];
     let (mut placed, mut lists) = (0, 0);
     for line in quoted(&read("README.md"), "text") {
@@ -162,10 +145,8 @@ fn the_readme_s_demo_has_the_nics_of_the_plan() {
             placed += 1;
         }
         if let Some((_, list)) = line.split_once("NCCL_IB_HCA of 16 tasks: =") {
-            assert!(
-                plan.contains(&format!("NCCL_IB_HCA=={list}\n")),
-                "{line}\n{plan}"
-            );
+            let is_so = plan.contains(&format!("NCCL_IB_HCA=={list}\n"));
+            assert!(is_so, "{line}\n{plan}");
             lists += 1;
         }
     }

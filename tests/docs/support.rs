@@ -26,11 +26,8 @@ fn rows(table: &str) -> Vec<Row> {
         let is_library = !["system", "node"].contains(&&*row.table);
         row.table == table || table == "libraries" && is_library
     };
-    blocks::rows_of("tests/docs/support.tsv")
-        .into_iter()
-        .map(row)
-        .filter(is_meant)
-        .collect()
+    let all = blocks::rows_of("tests/docs/support.tsv");
+    all.into_iter().map(row).filter(is_meant).collect()
 }
 
 pub fn block(table: &str) -> String {
@@ -43,10 +40,9 @@ pub fn block(table: &str) -> String {
                     how,
                     by,
                 }: Row| {
-        let of = if table == "libraries" {
-            format!("{library} ")
-        } else {
-            String::new()
+        let of = match table {
+            "libraries" => format!("{library} "),
+            _ => String::new(),
         };
         let by = match &*how {
             _ if by.is_empty() => by,
@@ -74,16 +70,13 @@ pub fn sources(folder: &str) -> String {
 }
 
 fn machines() -> String {
-    let slurms = ["testing", "tests/end_to_end", "tests/attack"]
-        .map(sources)
-        .concat();
+    let slurms = ["testing", "tests/end_to_end", "tests/attack"];
+    let slurms = slurms.map(sources).concat();
     let is_played = |name: &str| slurms.contains(&format!("\"{name}\""));
     let is_held = |name: &str| path(&format!("tests/machines/{name}")).exists();
     let row = |how: &str, is_such: &dyn Fn(&str) -> bool| {
-        let names = MODELS
-            .iter()
-            .map(|model| model.name)
-            .filter(|name| is_such(name));
+        let names = MODELS.iter();
+        let names = names.map(|model| model.name).filter(|name| is_such(name));
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
         match names.is_empty() {
             true => String::new(),
@@ -117,12 +110,9 @@ fn what_is_called_run_names_a_test_that_is_there_and_every_library_has_a_row() {
     assert!(run >= 10, "{run}");
     let libraries: BTreeSet<String> = rows("libraries").into_iter().map(|row| row.table).collect();
     for line in sources("crates/core/src/libraries").lines() {
-        let name = line
-            .strip_prefix("    name: \"")
-            .and_then(|rest| rest.strip_suffix("\","));
-        assert!(
-            name.is_none_or(|name| libraries.contains(name)),
-            "support.tsv: {line}"
-        );
+        let name = line.strip_prefix("    name: \"");
+        let name = name.and_then(|rest| rest.strip_suffix("\","));
+        let is_so = name.is_none_or(|name| libraries.contains(name));
+        assert!(is_so, "support.tsv: {line}");
     }
 }

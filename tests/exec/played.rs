@@ -59,19 +59,13 @@ fn make() -> Result<Node, String> {
     let shim = harness::compile(flags, &slurm("fakecpu.c"), ["-ldl", "-pthread"]);
     assert!(shim.status.success(), "{}", harness::stderr(&shim));
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-o"])
-        .arg(folder.join("report"))
-        .arg(slurm("report.c"))
-        .arg(&so);
+    cc.args(["-O1", "-o"]).arg(folder.join("report"));
+    cc.arg(slurm("report.c")).arg(&so);
     assert!(cc.status().is_ok_and(|status| status.success()), "report.c");
     let tree = harness::own_dgx_h100("exec-tree");
     let mut prepare = Command::new(slurm("machine.sh"));
-    let prepared = prepare
-        .arg("prepare")
-        .arg(tree)
-        .arg(folder.join("node"))
-        .output()
-        .unwrap();
+    let prepared = prepare.arg("prepare").arg(tree);
+    let prepared = prepared.arg(folder.join("node")).output().unwrap();
     assert!(prepared.status.success(), "{}", harness::stderr(&prepared));
     let node = Node { folder };
     let entered = node.run(&[], "true");
@@ -108,23 +102,18 @@ impl Node {
     /// Runs a line of a shell's on the node, with these variables and nothing of this process's but `PATH` and `HOME`; the
     /// tool is `nic-placement`.
     pub fn run(&self, variables: &[(&str, &str)], line: &str) -> Output {
-        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"))
-            .parent()
-            .unwrap();
+        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"));
+        let tool = tool.parent().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
         let shim = self.folder.join("fakecpu.so");
         let line = format!("export LD_PRELOAD={}; {line}", shim.display());
         let mut command = Command::new("unshare");
-        command
-            .arg("--mount")
-            .arg(harness::manifest_path("tests/slurm/machine.sh"));
-        command
-            .arg("alone")
-            .arg(self.folder.join("node"))
-            .args(["no", "sh", "-c", &line]);
-        command
-            .env_clear()
-            .env("PATH", format!("{}:{path}", tool.display()));
+        command.arg("--mount");
+        command.arg(harness::manifest_path("tests/slurm/machine.sh"));
+        command.arg("alone").arg(self.folder.join("node"));
+        command.args(["no", "sh", "-c", &line]);
+        command.env_clear();
+        command.env("PATH", format!("{}:{path}", tool.display()));
         command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
         command.envs(variables.iter().copied()).stdin(Stdio::null());
         command.output().expect("util-linux")

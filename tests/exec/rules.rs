@@ -267,13 +267,12 @@ fn in_a_container_with_one_gpu_s_device_node_that_is_the_process_s_gpu() {
 #[test]
 fn where_no_rdma_device_can_be_opened_check_and_show_say_what_a_task_is_told() {
     let Some(node) = node() else { return };
+    let missing = "`/dev/infiniband` is missing on this node";
+    let none = format!("8 GPUs, 0 of 14 NICs may be chosen: {missing}");
     for (words, told) in [
         ("exec verbose -- true", "no NIC of this node may"),
-        (
-            "check",
-            "8 GPUs, 0 of 14 NICs may be chosen: `/dev/infiniband` is missing on this node",
-        ),
-        ("show", "`/dev/infiniband` is missing on this node"),
+        ("check", &*none),
+        ("show", missing),
     ] {
         let line = format!("rm -r /dev/infiniband; nic-placement {words}");
         let output = node.run(&[("CUDA_VISIBLE_DEVICES", "0")], &line);
@@ -293,9 +292,8 @@ fn a_nic_without_a_verbs_device_beside_others_is_in_no_task_and_fails_the_check(
     let reports = node.reports(&[], &format!("{hide}; {}", node.launched(8, "", "")));
     assert!(!nics(&reports).concat().contains("mlx5_0:1"), "{reports:?}");
     assert_eq!(reports[1].ucx(), ["mlx5_3:1"]);
-    let checked = node
-        .run(&[], &format!("{hide}; nic-placement check"))
-        .stdout;
+    let checked = node.run(&[], &format!("{hide}; nic-placement check"));
+    let checked = checked.stdout;
     let checked = String::from_utf8_lossy(&checked);
     assert!(checked.contains("`mlx5_0` has no device node"), "{checked}");
     assert!(checked.contains("8 GPUs, 7 of 14 NICs"), "{checked}");

@@ -8,22 +8,16 @@ use super::*;
 fn steps() -> Vec<(&'static str, Step)> {
     let remote = |words: &str| Step::in_context("remote").with(words);
     let on = |words: &str| remote(&format!("--arg machine=dgx-h100 {words}"));
+    let off = on("--option off").task("NIC_PLACEMENT=v1 policy=x gpus= nics= set:A=b");
+    let mistaken = on("--arg exclud=a --option closest,unknown --task A=1");
+    let nowhere = remote("--arg machine=none --option closest --task A=1");
     vec![
         ("placed", on("--option closest,verbose --gpu 3")),
         ("strict", on("--option rail,restricted,dry-run --gpu 0,1")),
         ("observed", on("--arg default=observe --gpu 0")),
-        (
-            "off",
-            on("--option off").task("NIC_PLACEMENT=v1 policy=x gpus= nics= set:A=b"),
-        ),
-        (
-            "mistaken",
-            on("--arg exclud=a --option closest,unknown --task A=1"),
-        ),
-        (
-            "no machine",
-            remote("--arg machine=none --option closest --task A=1"),
-        ),
+        ("off", off),
+        ("mistaken", mistaken),
+        ("no machine", nowhere),
         ("slurmd", Step::in_context("slurmd").arg("machine=dgx-h100")),
     ]
 }
@@ -31,19 +25,13 @@ fn steps() -> Vec<(&'static str, Step)> {
 /// Bytes and open files after a tenth of the calls and after all of them.
 fn held(step: &Step, times: u32) -> [u64; 4] {
     // without its caches malloc counts no more than is in use
-    let step = step
-        .clone()
-        .daemon_env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    let step = step.clone();
+    let step = step.daemon_env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     let played = step.word("--again", times.to_string()).play();
-    let line = played
-        .text
-        .lines()
-        .find(|line| line.starts_with("again "))
-        .expect("its figures");
-    let numbers: Vec<u64> = line
-        .split(' ')
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let line = played.text.lines().find(|line| line.starts_with("again "));
+    let line = line.expect("its figures");
+    let numbers = line.split(' ');
+    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("four numbers")
 }
 

@@ -41,6 +41,7 @@ fn each_word_of_binding_does_what_it_says_and_without_one_nothing_happens() {
 #[test]
 fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     let busy = "0,56-62";
+    let (asked, all) = ("closest --env SLURM_CPUS_PER_TASK", "--step-cpus 224");
     for (cpus, words, got) in [
         // eight CPUs would become one
         (busy, "closest", busy),
@@ -48,37 +49,23 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
         // the NUMA node was asked for
         (busy, "bind=numa", "0"),
         // 16 CPUs are near
-        (ALL, "closest --env SLURM_CPUS_PER_TASK=16", NEAR),
+        (ALL, &format!("{asked}=16"), NEAR),
         // from 22.05 to 23.02 srun does not read what sbatch was asked for, and leaves it standing:
         // its part is the step's 224 CPUs
-        (
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=16 --cpus-per-task 1",
-            ALL,
-        ),
+        (ALL, &format!("{asked}=16 --cpus-per-task 1"), ALL),
         // and where that was 1, it looks as if srun had been asked for it: 112 cores are no step of
         // one CPU
-        (
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=1 --step-cpus 224 --step-cores 0-111",
-            ALL,
-        ),
+        (ALL, &format!("{asked}=1 {all} --step-cores 0-111"), ALL),
         // `srun -c1`
-        (
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=1 --step-cpus 224 --step-cores 3",
-            NEAR,
-        ),
+        (ALL, &format!("{asked}=1 {all} --step-cores 3"), NEAR),
     ] {
         let played = on(cpus, words).gpu("0");
         played.on_cpus(0, got);
     }
-    on(busy, "closest,verbose")
-        .gpu("0")
-        .shows(&["1 CPU, too few", "`bind=numa`"]);
-    on(busy, "closest,restricted")
-        .gpu("0")
-        .fails(0, &["fails", "too few for this task"]);
+    let step = on(busy, "closest,verbose");
+    step.gpu("0").shows(&["1 CPU, too few", "`bind=numa`"]);
+    let step = on(busy, "closest,restricted");
+    step.gpu("0").fails(0, &["fails", "too few for this task"]);
 }
 
 /// A task with the mask that Slurm gives it of the first 224 CPUs.
@@ -92,10 +79,8 @@ fn masked(step: Step) -> Played {
 #[test]
 fn a_task_that_asked_for_cores_keeps_them_where_slurm_counts_no_threads() {
     let asked = |cpus: &str| {
-        let step = on(
-            ALL,
-            "closest --env SLURM_CPUS_PER_TASK=112 --step-cores 0-111",
-        );
+        let words = "closest --env SLURM_CPUS_PER_TASK=112 --step-cores 0-111";
+        let step = on(ALL, words);
         step.word("--step-cpus", cpus)
     };
     // 112 cores are more than are near
@@ -117,13 +102,11 @@ fn threads_that_were_switched_off_since_slurmd_started_keep_nobody_from_moving()
         fs::write(list, cpus).unwrap();
     }
     for (words, cpus) in [("closest", "0-111"), ("bind=numa", "60-63")] {
-        let step = Step::in_context("remote")
-            .sysfs(&tree)
-            .arg("trust-topology");
+        let step = Step::in_context("remote");
+        let step = step.sysfs(&tree).arg("trust-topology");
         let step = step.option(words).word("--played-cpus", cpus);
-        masked(step.env("SLURM_CPUS_PER_TASK=16"))
-            .ok()
-            .on_cpus(0, "0-55");
+        let played = masked(step.env("SLURM_CPUS_PER_TASK=16"));
+        played.ok().on_cpus(0, "0-55");
     }
 }
 
@@ -136,9 +119,8 @@ fn memory_outside_the_cpuset_is_left_out_with_a_note() {
     let none = on(ALL, "bind=numa,verbose --played-mems 0x2").gpu("0");
     none.ok().bound(0, NEAR, FREE).shows(&outside);
     // none of the memory that it was to have
-    on(ALL, "bind=numa,strict --played-mems 0x2")
-        .gpu("0")
-        .fails(0, &outside);
+    let step = on(ALL, "bind=numa,strict --played-mems 0x2");
+    step.gpu("0").fails(0, &outside);
 }
 
 #[test]
@@ -153,10 +135,8 @@ fn what_did_not_take_is_logged_shown_where_asked_and_fails_a_strict_task() {
         let play = |words: &str| on(ALL, &format!("{words} --deaf {deaf}")).gpu("0");
         let quiet = play("bind=numa");
         quiet.ok().quiet();
-        let logged = quiet
-            .told("info")
-            .into_iter()
-            .filter(|text| text.contains(told));
+        let logged = quiet.told("info");
+        let logged = logged.into_iter().filter(|text| text.contains(told));
         assert_eq!(logged.count(), 1, "{quiet}");
         play("bind=numa,verbose").ok().shows(&["task 0", told]);
         play("bind=numa,strict").fails(0, &["task 0 fails, as `strict` asks", told]);
@@ -167,13 +147,11 @@ fn what_did_not_take_is_logged_shown_where_asked_and_fails_a_strict_task() {
 fn a_strict_task_without_a_cpu_near_its_gpu_or_without_cores_of_its_own_fails() {
     let (far, few) = ("56-111", "0,112");
     on(far, "closest").gpu("0").ok();
-    on(far, "closest,strict")
-        .gpu("0")
-        .fails(0, &["no CPU on NUMA node 0", "-m block:block"]);
+    let played = on(far, "closest,strict").gpu("0");
+    played.fails(0, &["no CPU on NUMA node 0", "-m block:block"]);
     on(few, "bind=core --gpu 0").gpu("0").ok();
-    on(few, "bind=core,strict --gpu 0")
-        .gpu("0")
-        .fails(0, &["`bind=core` cannot be had"]);
+    let step = on(few, "bind=core,strict --gpu 0");
+    step.gpu("0").fails(0, &["`bind=core` cannot be had"]);
 }
 
 #[test]
@@ -199,10 +177,8 @@ fn tasks_without_gpus_are_dealt_to_the_nodes_where_the_user_asked() {
     let two = |step: Step| step.task("").task("").word("--local-tasks", "2").play();
     // `bind=core` too: all of its node, since no task shares it
     for words in ["closest", "bind=core"] {
-        two(on(ALL, words))
-            .ok()
-            .on_cpus(0, NEAR)
-            .on_cpus(1, "56-111,168-223");
+        let played = two(on(ALL, words));
+        played.ok().on_cpus(0, NEAR).on_cpus(1, "56-111,168-223");
     }
     two(on(ALL, "closest")).bound(1, "56-111,168-223", "preferred-many nodes 0x2");
     two(dgx(
@@ -240,9 +216,8 @@ fn a_task_never_gets_a_cpu_that_slurm_did_not_give_it_and_memory_is_preferred_no
     for task in 0..8 {
         one.on_cpus(task, "0");
         let policy = all.near().memory(task).unwrap_or("default".to_string());
-        let begins = ["default", "preferred"]
-            .iter()
-            .any(|word| policy.starts_with(word));
+        let begins = ["default", "preferred"];
+        let begins = begins.iter().any(|word| policy.starts_with(word));
         assert!(begins, "task {task}: `{policy}`\n{all}");
     }
 }

@@ -15,14 +15,10 @@ pub fn library(name: &str, variable: &str) -> PathBuf {
         return PathBuf::from(named);
     }
     let executable = env::current_exe().expect("its path");
-    let found = executable
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join(name));
-    let newest = found
-        .filter(|file| file.is_file())
-        .max_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
+    let found = executable.ancestors();
+    let found = found.skip(1).take(2).map(|folder| folder.join(name));
+    let newest = found.filter(|file| file.is_file());
+    let newest = newest.max_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
     newest.unwrap_or_else(|| {
         panic!("`{name}` is built with the tests; `{variable}` names another one")
     })
@@ -31,10 +27,9 @@ pub fn library(name: &str, variable: &str) -> PathBuf {
 /// The C compiler, or `None` and a line on the test's output.
 pub fn c_compiler() -> Option<OsString> {
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let answers = Command::new(&compiler)
-        .arg("--version")
-        .output()
-        .is_ok_and(|output| output.status.success());
+    let mut command = Command::new(&compiler);
+    command.arg("--version");
+    let answers = command.output().is_ok_and(|output| output.status.success());
     if !answers {
         println!("skipped: no C compiler `{}`", compiler.to_string_lossy());
     }
@@ -80,12 +75,10 @@ pub fn private_folder(name: &str) -> PathBuf {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
         let ended =
             |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-        let left_over = entry
-            .file_name()
-            .to_str()
-            .and_then(|file| file.strip_prefix(name)?.strip_prefix('-'))
-            .is_some_and(ended);
-        if left_over {
+        let file = entry.file_name();
+        let of_name = file.to_str().and_then(|file| file.strip_prefix(name));
+        let process = of_name.and_then(|rest| rest.strip_prefix('-'));
+        if process.is_some_and(ended) {
             // another test may be removing it just now
             let _ = fs::remove_dir_all(entry.path());
         }

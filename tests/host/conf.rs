@@ -65,11 +65,8 @@ fn a_partition_that_a_user_names_makes_root_open_nothing() {
     let played = at(&tree, "--env SLURM_JOB_PARTITION=p").eight();
     played.untouched().one_error(&["not for a partition"]);
     let named = played.text.matches(nowhere).count();
-    assert_eq!(
-        named,
-        played.told("error")[0].matches(nowhere).count(),
-        "{played}"
-    );
+    let expected = played.told("error")[0].matches(nowhere).count();
+    assert_eq!(named, expected, "{played}");
 }
 
 #[test]
@@ -104,10 +101,8 @@ fn refused(tree: &Path, words: &[&str]) {
         let of_tasks: Vec<LogLine> = of_tasks.collect();
         assert_eq!(of_tasks.len(), usize::from(!asked.is_empty()), "{played}");
         for line in of_tasks {
-            assert!(
-                line.when == "task 0" && line.has(&["runs without placement"]),
-                "{played}"
-            );
+            let is_so = line.when == "task 0" && line.has(&["runs without placement"]);
+            assert!(is_so, "{played}");
         }
     }
 }
@@ -126,16 +121,8 @@ fn a_file_that_is_none_or_has_no_text_places_nobody_and_holds_nobody_up() {
     let many = "set=A=1 ".repeat(4000);
     for (name, text, why) in [
         ("conf-long", long.as_bytes(), "is longer than 65536 bytes"),
-        (
-            "conf-nul",
-            &b"default=closest\n\0\n"[..],
-            "is no text: line 2",
-        ),
-        (
-            "conf-binary",
-            &[0xff, 0xfe, 0x00, 0x41][..],
-            "is no text: line 1",
-        ),
+        ("conf-nul", b"default=closest\n\0\n", "is no text: line 2"),
+        ("conf-binary", b"\xff\xfe\0A", "is no text: line 1"),
         ("conf-many", many.as_bytes(), "more than 2048 arguments"),
     ] {
         refused(&site(name, text), &[why]);
@@ -171,9 +158,8 @@ fn a_file_that_conf_promises_and_is_not_there_places_nobody() {
     let elsewhere = tree.join("elsewhere.conf");
     let named = format!("--arg default=closest --arg conf={}", elsewhere.display());
     let played = at(&tree, &named).eight();
-    played
-        .untouched()
-        .says_at("error", &["elsewhere.conf`: No such file"]);
+    played.untouched();
+    played.says_at("error", &["elsewhere.conf`: No such file"]);
     fs::write(&elsewhere, "exclude=mlx5_0\n").unwrap();
     mode(&elsewhere, 0o644);
     let played = at(&tree, &named).gpu("0");
@@ -206,64 +192,38 @@ fn the_switch_beats_every_user_and_tells_who_asked_in_one_line() {
             assert_eq!(played.untouched().told("info"), [""; 0], "{played}");
             let lines = played.shown_to_the_user();
             let is = |line: &LogLine| line.has(&["without placement: disabled by `"]);
-            assert_eq!(
-                (lines.len(), lines.iter().all(is)),
-                (usize::from(is_told), true),
-                "{played}"
-            );
+            let found = (lines.len(), lines.iter().all(is));
+            assert_eq!(found, (usize::from(is_told), true), "{played}");
         }
     }
     let by_plugstack = dgx("--arg disable --option closest").eight();
-    by_plugstack
-        .untouched()
-        .shows(&["`disable` in plugstack.conf"]);
+    by_plugstack.untouched();
+    by_plugstack.shows(&["`disable` in plugstack.conf"]);
 }
 
 #[test]
 fn what_is_not_understood_places_nobody_and_one_error_line_names_it() {
     let of = |text: &str| site("conf-odd", format!("default=closest\n{text}"));
     let flood = "exclud=a NodeName=\nNodeName=\n".repeat(1000);
-    for (text, told) in [
-        (
-            "exclud=mlx5_0\n",
-            ["/etc/nic-placement.conf:2: exclud=mlx5_0`", "`exclude`?"],
-        ),
-        ("Disable\n", ["conf:2: Disable`", "did you mean `disable`?"]),
-        (
-            "NodeName=gpu[ default=all\n",
-            ["/etc/nic-placement.conf:2`", "no `]`"],
-        ),
-        (
-            "NodeName=ALL disable\n",
-            ["conf:2`", "`NodeName=ALL` is no node's name"],
-        ),
-        (
-            "NodeName=gpu7 default = off\r\n",
-            ["conf:2: default`: expected `default=WORDS`", "names 2 more"],
-        ),
-        (flood.as_str(), ["conf:2`", "names 1999 more"]),
-    ] {
-        refused(&of(text), &told);
+    let cases = "exclud=mlx5_0|/etc/nic-placement.conf:2: exclud=mlx5_0`|`exclude`?
+        Disable|conf:2: Disable`|did you mean `disable`?
+        NodeName=gpu[ default=all|/etc/nic-placement.conf:2`|no `]`
+        NodeName=ALL disable|conf:2`|`NodeName=ALL` is no node's name
+        NodeName=gpu7 default = off\r|conf:2: default`: expected `default=WORDS`|names 2 more";
+    for case in cases.lines() {
+        let (text, told) = case.split_once('|').expect("cells");
+        let told: Vec<_> = told.split('|').collect();
+        refused(&of(&format!("{}\n", text.trim_start())), &told);
     }
-    for other in [
-        "NodeName=gpu8 exclud=mlx5_0\n",
-        "PartitionName=q exclud=mlx5_0\n",
-    ] {
+    refused(&of(&flood), &["conf:2`", "names 1999 more"]);
+    for other in "NodeName=gpu8 exclud=mlx5_0\n|PartitionName=q exclud=mlx5_0\n".split('|') {
         let played = at(&of(other), "").eight();
         assert_eq!(played.near().told("error"), [""; 0], "{played}");
     }
-    for argument in [
-        "DISABLED",
-        "deafult=closest",
-        "rollout=10",
-        "cache=",
-        "set=LD_PRELOAD=/x",
-    ] {
+    for argument in "DISABLED deafult=closest rollout=10 cache= set=LD_PRELOAD=/x".split(' ') {
         let named = format!("`plugstack.conf: {argument}`");
-        at(&of(""), &format!("--arg {argument}"))
-            .eight()
-            .untouched()
-            .one_error(&[&named]);
+        let step = at(&of(""), &format!("--arg {argument}"));
+        step.eight().untouched().one_error(&[&named]);
     }
     let played = on("--arg defualt=rail").eight();
     played.untouched().one_error(&[
@@ -272,9 +232,8 @@ fn what_is_not_understood_places_nobody_and_one_error_line_names_it() {
         "--nic-placement=help`",
     ]);
     let of_partition = of("PartitionName=p disable\n");
-    at(&of_partition, "--env SLURM_JOB_PARTITION=p")
-        .eight()
-        .untouched();
+    let step = at(&of_partition, "--env SLURM_JOB_PARTITION=p");
+    step.eight().untouched();
     at(&of_partition, "").eight().near();
     // nor does a byte order mark hide a switch
     for word in ["disable", "default=off"] {
@@ -299,10 +258,8 @@ fn srun_tells_it_and_then_no_node_repeats_it() {
     let on_node = at(&tree, "--option closest --env SLURM_NIC_PLACEMENT_TOLD=1").eight();
     on_node.quiet().lacks(0, &[TOLD]);
     for silent in ["off", "observe"] {
-        srun(&format!("--option {silent}"))
-            .site(&tree)
-            .play()
-            .quiet();
+        let step = srun(&format!("--option {silent}"));
+        step.site(&tree).play().quiet();
     }
     // an outer srun's word is none of this one's
     let played = srun("--env SLURM_NIC_PLACEMENT_TOLD=1 --option closest").play();
@@ -322,29 +279,20 @@ fn a_step_inside_a_placed_one_loses_its_values_also_where_all_is_off() {
     let has = |name: &str| placed.env(0, name).is_some();
     assert!(VARIABLES.into_iter().all(has), "{placed}");
     let tree = site("conf-nested", "disable\n");
-    tasks::nested_in(&placed, 0, at(&tree, ""))
-        .gpu("3")
-        .ok()
-        .lacks(0, &VARIABLES);
+    let step = tasks::nested_in(&placed, 0, at(&tree, ""));
+    step.gpu("3").ok().lacks(0, &VARIABLES);
 }
 
 #[test]
 fn a_variable_is_switched_off_for_all_and_back_on_by_who_wants_it() {
-    let tree = site(
-        "conf-variables",
-        "default=closest,no-env=NCCL_*+NVSHMEM_HCA_LIST\n",
-    );
+    let conf = "default=closest,no-env=NCCL_*+NVSHMEM_HCA_LIST\n";
+    let tree = site("conf-variables", conf);
+    let no = |names: &str| format!("--option no-env={names}");
     for (words, expected) in [
         ("", [true, false, false, true]),
-        ("--option no-env=none", [true, true, true, true]),
-        (
-            "--option no-env=none+UCX_NET_DEVICES",
-            [false, true, true, true],
-        ),
-        (
-            "--option no-env=none,env=NCCL_IB_HCA",
-            [false, true, false, true],
-        ),
+        (&no("none"), [true, true, true, true]),
+        (&no("none+UCX_NET_DEVICES"), [false, true, true, true]),
+        (&no("none,env=NCCL_IB_HCA"), [false, true, false, true]),
     ] {
         let played = at(&tree, words).gpu("0");
         let set = VARIABLES.map(|name| played.ok().env(0, name).is_some());

@@ -71,9 +71,8 @@ fn are_left(variable: &str) -> bool {
     let of = |process: fs::DirEntry| fs::read(process.path().join("environ")).unwrap_or_default();
     let mut all = fs::read_dir("/proc").expect("/proc").flatten().map(of);
     all.any(|environment| {
-        environment
-            .split(|byte| *byte == 0)
-            .any(|each| each == variable.as_bytes())
+        let mut parts = environment.split(|byte| *byte == 0);
+        parts.any(|each| each == variable.as_bytes())
     })
 }
 
@@ -82,17 +81,11 @@ const LISTS: [&str; 2] = ["NCCL_IB_HCA", "UCX_NET_DEVICES"];
 
 #[test]
 fn a_file_there_that_is_named_through_the_kernels_or_a_sites_folder_holds_up_no_task() {
-    let Some(deaf) = Deaf::mounted("deaf-through", "fuse", &[]) else {
-        return;
-    };
+    let deaf = Deaf::mounted("deaf-through", "fuse", &[]);
+    let Some(deaf) = deaf else { return };
     let file = deaf.place.join("alice/nccl.conf");
-    for through in [
-        "/etc/..",
-        "/sys/../",
-        "/proc/net/../../..",
-        "/proc/self/root",
-        "/etc/./ssl/../..",
-    ] {
+    let all = "/etc/.. /sys/../ /proc/net/../../.. /proc/self/root /etc/./ssl/../..";
+    for through in all.split(' ') {
         let named = format!("NCCL_CONF_FILE={through}{}", file.display());
         let played = quickly(&on(VERBOSE).env(&named).with("--gpu 0"));
         // it may lead to a file that sets it
@@ -103,9 +96,8 @@ fn a_file_there_that_is_named_through_the_kernels_or_a_sites_folder_holds_up_no_
 
 #[test]
 fn a_home_on_fuse_whose_daemon_sleeps_is_asked_nothing_and_holds_up_no_task() {
-    let Some(deaf) = Deaf::mounted("deaf-fuse", "fuse", &[]) else {
-        return;
-    };
+    let deaf = Deaf::mounted("deaf-fuse", "fuse", &[]);
+    let Some(deaf) = deaf else { return };
     for home in [deaf.place.clone(), deaf.place.join("alice")] {
         for words in ["", VERBOSE, "--option closest,strict"] {
             let played = quickly(&at_home(&home, words));
@@ -117,9 +109,8 @@ fn a_home_on_fuse_whose_daemon_sleeps_is_asked_nothing_and_holds_up_no_task() {
     let file = deaf.place.join("nccl.conf");
     let named =
         ["NCCL_CONF_FILE", "NCCL_TOPO_FILE"].map(|name| format!("{name}={}", file.display()));
-    let step = at_home(Path::new("/nowhere"), VERBOSE)
-        .env(&named[0])
-        .env(&named[1]);
+    let step = at_home(Path::new("/nowhere"), VERBOSE);
+    let step = step.env(&named[0]).env(&named[1]);
     let played = quickly(&step);
     // UCX reads none of them
     let set = LISTS.map(|name| played.env(0, name).is_some());
@@ -129,9 +120,8 @@ fn a_home_on_fuse_whose_daemon_sleeps_is_asked_nothing_and_holds_up_no_task() {
 
 #[test]
 fn a_link_to_fuse_is_not_followed_and_a_home_of_this_node_loses_nothing_beside_it() {
-    let Some(deaf) = Deaf::mounted("deaf-link", "fuse", &[]) else {
-        return;
-    };
+    let deaf = Deaf::mounted("deaf-link", "fuse", &[]);
+    let Some(deaf) = deaf else { return };
     let home = private_folder("deaf-link-home");
     let conf = home.join(".nccl.conf");
     let has_list = || {
@@ -154,29 +144,21 @@ fn a_home_that_is_mounted_when_it_is_asked_for_first_loses_nothing() {
         ("NCCL_DEBUG=WARN", true),
         ("NCCL_IB_HCA=mlx5_0", false),
     ] {
-        let Some(deaf) = Deaf::mounted("deaf-late", "autofs", &["200", text]) else {
-            return;
-        };
+        let deaf = Deaf::mounted("deaf-late", "autofs", &["200", text]);
+        let Some(deaf) = deaf else { return };
         let played = quickly(&at_home(&deaf.place.join("alice"), VERBOSE));
-        assert_eq!(
-            played.near().env(0, "NCCL_IB_HCA").is_some(),
-            is_set,
-            "{played}"
-        );
-        assert_eq!(
-            played.said(&["alice/.nccl.conf` sets it"]),
-            !is_set,
-            "{played}"
-        );
+        let found = played.near().env(0, "NCCL_IB_HCA").is_some();
+        assert_eq!(found, is_set, "{played}");
+        let found = played.said(&["alice/.nccl.conf` sets it"]);
+        assert_eq!(found, !is_set, "{played}");
         assert_ne!(deaf.asked(), "");
     }
 }
 
 #[test]
 fn a_home_of_another_machine_that_never_answers_is_waited_for_a_second_and_no_process_is_left() {
-    let Some(deaf) = Deaf::mounted("deaf-never", "autofs", &[]) else {
-        return;
-    };
+    let deaf = Deaf::mounted("deaf-never", "autofs", &[]);
+    let Some(deaf) = deaf else { return };
     let step = at_home(&deaf.place.join("alice"), VERBOSE);
     let played = quickly(&step.daemon_env("PLAYED_FOR", "deaf-never"));
     let why = [".nccl.conf` may set it", "answer within a second"];

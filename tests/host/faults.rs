@@ -14,10 +14,8 @@ static ASKED: Mutex<Option<(&str, String)>> = Mutex::new(None);
 
 fn parse(argument: &str) -> Option<(&'static str, String)> {
     let (fault, hook) = argument.split_once('=')?;
-    FAULTS
-        .iter()
-        .find(|known| **known == fault)
-        .map(|known| (*known, hook.to_string()))
+    let all = FAULTS.iter().find(|known| **known == fault);
+    all.map(|known| (*known, hook.to_string()))
 }
 
 pub(crate) fn is_asked_by(argument: &str) -> bool {

@@ -43,11 +43,8 @@ fn what_is_no_file_is_named_and_no_step_waits_for_it() {
     let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     refused("topology", &fifo, "pipe: expected a regular file");
     refused("topology", &socket, "socket: expected a regular file");
-    refused(
-        "topology",
-        Path::new("/dev/zero"),
-        "`/dev/zero` is a character device",
-    );
+    let zero = Path::new("/dev/zero");
+    refused("topology", zero, "`/dev/zero` is a character device");
     refused("topology", &folder, "is a directory: expected");
     refused("sysfs", &fifo, "pipe: expected a directory");
 }
@@ -65,9 +62,8 @@ fn a_pipe_or_a_circle_of_links_below_sysfs_costs_what_it_stands_for() {
         pipe(&tree.join(path));
     }
     symlink("mlx5_99", tree.join("sys/class/infiniband/mlx5_99")).unwrap();
-    described("sysfs", &tree)
-        .near()
-        .says(&["node0/distance`", "named pipe"]);
+    let played = described("sysfs", &tree);
+    played.near().says(&["node0/distance`", "named pipe"]);
 }
 
 #[test]
@@ -77,23 +73,18 @@ fn a_pipe_as_a_configuration_file_costs_nothing_and_one_that_is_too_long_may_set
     pipe(&conf);
     let list = on("").gpu("0").env(0, "NCCL_IB_HCA").unwrap();
     for (variable, value) in [("HOME", &home), ("NCCL_CONF_FILE", &conf)] {
-        let played = on("")
-            .env(&format!("{variable}={}", value.display()))
-            .gpu("0");
+        let played = on("").env(&format!("{variable}={}", value.display()));
+        let played = played.gpu("0");
         played.near().has(0, "NCCL_IB_HCA", &list);
     }
     fs::remove_file(&conf).unwrap();
     let long = format!("{}NCCL_IB_HCA=mlx5_0\n", "# a remark\n".repeat(7_000));
     for (text, is_set) in [("# a remark\n", true), (&long, false)] {
         fs::write(&conf, text).unwrap();
-        let played = on("--option closest,verbose")
-            .env(&format!("HOME={}", home.display()))
-            .gpu("0");
-        assert_eq!(
-            played.near().env(0, "NCCL_IB_HCA").is_some(),
-            is_set,
-            "{played}"
-        );
+        let played = on("--option closest,verbose");
+        let played = played.env(&format!("HOME={}", home.display())).gpu("0");
+        let found = played.near().env(0, "NCCL_IB_HCA").is_some();
+        assert_eq!(found, is_set, "{played}");
         let why = [".nccl.conf", "longer than what is read", "may set it"];
         assert_eq!(played.said(&why), !is_set, "{played}");
     }
@@ -125,8 +116,7 @@ fn a_description_or_a_tree_that_others_may_change_is_refused_as_root() {
         }
         mode(path, 0o755);
         chown(path, Some(65534), None).unwrap();
-        described(kind, path)
-            .untouched()
-            .says(&[name, "user 65534", "chown root"]);
+        let played = described(kind, path);
+        played.untouched().says(&[name, "user 65534", "chown root"]);
     }
 }

@@ -52,14 +52,8 @@ pub fn host() -> Option<&'static Path> {
         c_compiler()?;
         let built = private_folder("spank_host").join("spank_host");
         let source = manifest_path("tests/host/spank_host.c");
-        let output = compile(
-            ["-O1", "-rdynamic", "-o"]
-                .map(OsStr::new)
-                .into_iter()
-                .chain([built.as_os_str()]),
-            &source,
-            ["-ldl"],
-        );
+        let flags = ["-O1", "-rdynamic", "-o"].map(OsStr::new).into_iter();
+        let output = compile(flags.chain([built.as_os_str()]), &source, ["-ldl"]);
         assert!(output.status.success(), "{}", stderr(&output));
         Some(built)
     })
@@ -110,9 +104,8 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
     };
     let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
     write("proc/net/route".to_string(), &format!("{head}{routes}"));
-    interfaces
-        .iter()
-        .for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
+    let all = interfaces.iter();
+    all.for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
     tree
 }
 
@@ -245,9 +238,8 @@ impl Step {
         let mut command = Command::new(host);
         command.arg0(self.called.map_or(host.as_os_str(), OsStr::new));
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command
-            .arg("--so")
-            .arg(self.plugin_file.clone().unwrap_or_else(plugin));
+        command.arg("--so");
+        command.arg(self.plugin_file.clone().unwrap_or_else(plugin));
         for name in ["--network", "--site"] {
             command.arg(name).arg(no_network());
         }
@@ -266,10 +258,8 @@ impl Step {
         };
         assert_eq!(stderr(&output), "", "on stderr itself\n{played}");
         assert!(played.status.is_some(), "{}\n{played}", output.status);
-        assert!(
-            !played.text.contains(": host: "),
-            "no rule of Slurm's\n{played}"
-        );
+        let is_so = !played.text.contains(": host: ");
+        assert!(is_so, "no rule of Slurm's\n{played}");
         played
     }
 
@@ -297,11 +287,8 @@ fn within(limit: Duration, mut command: Command) -> Output {
         })
     };
     // in a group of its own, since what hangs may be a task that it forked
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().expect("the fake Slurm starts");
     let stdout = collect(Box::new(child.stdout.take().expect("a pipe")));
     let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));
@@ -314,10 +301,8 @@ fn within(limit: Duration, mut command: Command) -> Output {
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-9", "--", &group]).status();
             let (_, said) = (child.wait(), stdout.join().unwrap_or_default());
-            panic!(
-                "the step hangs after {limit:?}\n{}",
-                String::from_utf8_lossy(&said)
-            );
+            let said = String::from_utf8_lossy(&said);
+            panic!("the step hangs after {limit:?}\n{said}");
         }
         thread::sleep(Duration::from_millis(1));
     };

@@ -18,10 +18,8 @@ fn no_text_of_a_user_ends_a_line_of_the_log_or_of_the_terminal() {
     for variable in variables.split(',') {
         forged(dgx("--option verbose"), variable).eight().ok();
     }
-    let all = variables
-        .split(',')
-        .fold(dgx("--option verbose"), forged)
-        .eight();
+    let all = variables.split(',');
+    let all = all.fold(dgx("--option verbose"), forged).eight();
     all.ok().says(&["none\\n[2026-01-01T00"]);
     let begins = |line: &LogLine| line.text.starts_with("[2026");
     assert!(!all.log().iter().any(begins), "{all}");
@@ -51,9 +49,8 @@ fn a_forged_word_of_the_option_or_of_plugstack_conf_does_not_end_a_line() {
 #[test]
 fn a_very_long_line_is_cut_and_says_so() {
     let long = "x".repeat(100_000);
-    let played = on("--option verbose")
-        .env(&format!("SLURM_MEM_BIND_TYPE={long}"))
-        .eight();
+    let played = on("--option verbose");
+    let played = played.env(&format!("SLURM_MEM_BIND_TYPE={long}")).eight();
     let longest = played.ok().log().iter().map(|line| line.text.len()).max();
     assert!(longest < Some(4096), "{longest:?}");
 }
@@ -87,17 +84,14 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
         .fold(on(""), |step, text| step.word("--option", text));
     let played = step.option("closest").eight();
     let events = played.near().events("option").into_iter();
-    let answers: Vec<&str> = events
-        .filter(|event| event.starts_with("returned"))
-        .collect();
+    let answers = events.filter(|event| event.starts_with("returned"));
+    let answers: Vec<&str> = answers.collect();
     assert_eq!(answers, vec!["returned 0"; texts.len() + 1], "{played}");
     // some of them alone, as what sbatch left and as the variable
     for text in texts.iter().step_by(13) {
-        let step = [
-            "_SLURM_SPANK_OPTION_nic_placement_nic_placement=",
-            "SLURM_NIC_PLACEMENT=",
-        ];
-        let step = step.iter().fold(on(""), |step, name| {
+        let left = "_SLURM_SPANK_OPTION_nic_placement_nic_placement=";
+        let names = [left, "SLURM_NIC_PLACEMENT="];
+        let step = names.iter().fold(on(""), |step, name| {
             let mut assignment = OsString::from(name);
             assignment.push(text);
             step.word("--env", assignment)
@@ -112,27 +106,21 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
 
 #[test]
 fn a_panic_in_any_hook_or_in_the_callback_is_answered_0() {
-    let Some(library) = harness::panicking_plugin() else {
-        return;
-    };
+    let library = harness::panicking_plugin();
+    let Some(library) = library else { return };
     for hook in ["init", "option", "init_post_opt", "task_init"] {
         for text in ["closest", "typo\nx", "closest,strict"] {
             let step = on(&format!("--arg panic={hook}")).plugin_file(&library);
             // a panic in init leaves the option unregistered
-            let step = if hook == "init" {
-                step
-            } else {
-                step.option(text)
-            };
+            let option = Some(text).filter(|_| hook != "init");
+            let step = option.iter().fold(step, |step, text| step.option(text));
             let played = step.gpu("0");
             let answers = ["init", "init_post_opt"].map(|when| played.returned(when));
             assert_eq!(answers, [Some(0); 2], "{played}");
             played.says(&["asked to panic"]);
             // a task may end where its user asked for that; no hook may answer by it
-            assert!(
-                matches!(played.returned("task 0"), Some(0) | None),
-                "{played}"
-            );
+            let is_so = matches!(played.returned("task 0"), Some(0) | None);
+            assert!(is_so, "{played}");
         }
     }
 }
@@ -157,24 +145,17 @@ fn thousands_of_variables_and_a_megabyte_of_gpus_cost_nobody_the_job() {
     step.with("--gpu 0 --gpu 1").play().ok();
     // the list itself, and our own line
     let long = "1,".repeat(10_000);
-    on(&format!("--env NIC_PLACEMENT={long} --gpu {long}"))
-        .play()
-        .ok();
+    let step = on(&format!("--env NIC_PLACEMENT={long} --gpu {long}"));
+    step.play().ok();
 }
 
 #[test]
 fn a_task_is_counted_as_slurm_counts_it_whatever_its_variables_say() {
-    let lies = [
-        "SLURM_LOCALID=7",
-        "SLURM_LOCALID=-1",
-        "SLURM_PROCID=99999999999",
-        "-SLURM_LOCALID",
-    ];
-    let step = lies
-        .iter()
-        .fold(on("--option closest,bind=core"), |step, lie| {
-            step.task(&format!("CUDA_VISIBLE_DEVICES=0 {lie}"))
-        });
+    let lies = "SLURM_LOCALID=7 SLURM_LOCALID=-1 SLURM_PROCID=99999999999 -SLURM_LOCALID";
+    let step = on("--option closest,bind=core");
+    let step = lies.split(' ').fold(step, |step, lie| {
+        step.task(&format!("CUDA_VISIBLE_DEVICES=0 {lie}"))
+    });
     step.play().ok();
     for count in ["4294967295", "1000000", "0"] {
         let words = "--option closest,verbose,bind=core --nnodes 4000000000 --local-tasks";

@@ -78,15 +78,10 @@ fn a_batch_script_and_an_interactive_shell_lose_our_values_and_keep_the_users() 
     let outer = on("--env UCX_TLS=rc").eight();
     let inside = |id: &str| nested_in(&outer, 0, dgx(&format!("--step-id {id}")));
     for id in ["0xfffffffb", "0xfffffffa"] {
-        inside(id)
-            .task("")
-            .play()
-            .ok()
-            .lacks(0, &VARIABLES)
-            .gets(0, "UCX_TLS=rc");
-        let own = inside(id)
-            .with("--env UCX_NET_DEVICES=mlx5_9:1 --option closest")
-            .gpu("3");
+        let step = inside(id).task("");
+        step.play().ok().lacks(0, &VARIABLES).gets(0, "UCX_TLS=rc");
+        let own = inside(id).with("--env UCX_NET_DEVICES=mlx5_9:1 --option closest");
+        let own = own.gpu("3");
         own.ok().gets(0, "UCX_NET_DEVICES=mlx5_9:1 -NCCL_IB_HCA");
     }
     // a dry run keeps even ours, and so do the steps that adopt foreign processes
@@ -102,14 +97,8 @@ fn a_batch_script_and_an_interactive_shell_lose_our_values_and_keep_the_users() 
 
 #[test]
 fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
-    for own in [
-        "",
-        "mine",
-        "v1",
-        "v2 policy=closest gpus= nics=",
-        "v1 set:UCX_NET_DEVICES=mlx5_0:1",
-        "v1  policy=x",
-    ] {
+    let all = "|mine|v1|v2 policy=closest gpus= nics=|v1 set:UCX_NET_DEVICES=mlx5_0:1|v1  policy=x";
+    for own in all.split('|') {
         let step = |words: &str| {
             dgx(words)
                 .env(&format!("NIC_PLACEMENT={own}"))
@@ -126,9 +115,8 @@ fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
             assert_eq!(lines.count(), 8, "{placed}");
         }
         step("--option off").eight().untouched();
-        step("--option closest --step-id 0xfffffffb")
-            .eight()
-            .untouched();
+        let played = step("--option closest --step-id 0xfffffffb").eight();
+        played.untouched();
     }
 }
 
@@ -147,11 +135,8 @@ fn a_way_of_binding_that_srun_is_not_told_of_is_no_choice_of_the_users() {
         let played = of("local", &format!("{mask} --env {set}"));
         assert_eq!(played.left(WORD), told, "{played}");
         // it is not ours
-        assert_eq!(
-            played.left("SLURM_CPU_BIND_TYPE"),
-            Some("mask_cpu:"),
-            "{played}"
-        );
+        let found = played.left("SLURM_CPU_BIND_TYPE");
+        assert_eq!(found, Some("mask_cpu:"), "{played}");
     }
     for (word, moves) in [("chosen", false), ("unnamed", true)] {
         let step = dgx(
@@ -160,10 +145,7 @@ fn a_way_of_binding_that_srun_is_not_told_of_is_no_choice_of_the_users() {
         let step = step.with(mask).with(&format!("--env {WORD}={word}"));
         let unset = "CUDA_VISIBLE_DEVICES=0 -SLURM_CPU_BIND_TYPE -SLURM_CPU_BIND_LIST";
         let placed = step.task(unset).play();
-        assert_eq!(
-            placed.cpus(0).as_deref() != Some("0-223"),
-            moves,
-            "{placed}"
-        );
+        let found = placed.cpus(0).as_deref() != Some("0-223");
+        assert_eq!(found, moves, "{placed}");
     }
 }

@@ -40,36 +40,22 @@ fn a_task_that_sees_all_gpus_is_told_where_the_map_is_and_one_that_sees_less_is_
     let without = play(&node, "");
     without.lacks(WHOLE, &[NAME]);
     let opened = without.opened("init_post_opt");
-    assert!(
-        !opened.iter().any(|path| path.contains("map-sglang")),
-        "{without}"
-    );
+    let is_so = !opened.iter().any(|path| path.contains("map-sglang"));
+    assert!(is_so, "{without}");
 }
 
 #[test]
 fn a_file_that_is_not_this_steps_map_is_not_named() {
-    let other = MAP.replace("mlx5_11", "mlx5_2");
+    let (other, age) = (MAP.replace("mlx5_11", "mlx5_2"), "cache=900");
     type Change<'c> = &'c dyn Fn(&Node, &Path);
     let cases: [(&str, Change, &str); 4] = [
-        (
-            "map-absent",
-            &|_, file| fs::remove_file(file).unwrap(),
-            "cache=900",
-        ),
-        (
-            "map-other",
-            &|_, file| fs::write(file, &other).unwrap(),
-            "cache=900",
-        ),
-        ("map-excluded", &|_, _| (), "exclude=mlx5_11"),
-        (
-            "map-older",
-            &|node, _| node.lose_port("mlx5_11"),
-            "cache=900",
-        ),
+        ("absent", &|_, file| fs::remove_file(file).unwrap(), age),
+        ("other", &|_, file| fs::write(file, &other).unwrap(), age),
+        ("excluded", &|_, _| (), "exclude=mlx5_11"),
+        ("older", &|node, _| node.lose_port("mlx5_11"), age),
     ];
     for (name, change, argument) in cases {
-        let (node, file) = kept(name);
+        let (node, file) = kept(&format!("map-{name}"));
         change(&node, &file);
         let played = play(&node, &format!("{SET} {argument}"));
         played.ok().lacks(WHOLE, &[NAME]);
@@ -84,27 +70,19 @@ fn a_file_that_another_could_change_is_not_named_though_it_says_the_same() {
         fs::rename(file, &elsewhere).unwrap();
         symlink(&elsewhere, file).unwrap();
     };
+    let open = |file: &Path| mode(file, 0o666);
+    let other = |file: &Path| chown(file, Some(65534), None).unwrap();
     type Change<'c> = &'c dyn Fn(&Path);
     let cases: [(&str, Change, &str); 3] = [
         ("map-link", &link, "is a symbolic link: expected"),
-        (
-            "map-mode",
-            &|file| mode(file, 0o666),
-            "others than root: chmod go-w",
-        ),
-        (
-            "map-owner",
-            &|file| chown(file, Some(65534), None).unwrap(),
-            "not to root: chown root",
-        ),
+        ("map-mode", &open, "others than root: chmod go-w"),
+        ("map-owner", &other, "not to root: chown root"),
     ];
     for (name, change, why) in cases.into_iter().take(if is_root() { 3 } else { 1 }) {
         let (node, file) = kept(name);
         change(&file);
         let played = play(&node, &format!("{SET} cache=900"));
-        played
-            .near()
-            .lacks(WHOLE, &[NAME])
-            .says(&[why, "no task is told"]);
+        played.near();
+        played.lacks(WHOLE, &[NAME]).says(&[why, "no task is told"]);
     }
 }

@@ -16,14 +16,12 @@ fn a_machine_description_that_is_not_there_or_broken_costs_nobody_the_job() {
     let folder = private_folder("nowhere");
     let (nowhere, broken) = (folder.join("not-there"), folder.join("topology.json"));
     fs::write(&broken, "{\n  \"version\": 1,\n  \"gpus\": [}\n").unwrap();
+    let is_broken = format!("topology={}", broken.display());
     for (argument, told) in [
         (format!("sysfs={}", nowhere.display()), ["not-there", ""]),
         (format!("topology={}", nowhere.display()), ["not-there", ""]),
         ("machine=dgx-h1000".to_string(), ["dgx-h1000", ""]),
-        (
-            format!("topology={}", broken.display()),
-            ["topology.json", "line 3"],
-        ),
+        (is_broken, ["topology.json", "line 3"]),
     ] {
         let played = described(&argument).eight();
         played.ok().says(&told);
@@ -50,9 +48,8 @@ fn root_reads_no_other_programs_description_and_names_the_command_that_converts_
         let file = folder.join(name);
         fs::write(&file, content).unwrap();
         let played = described(&format!("topology={}", file.display())).eight();
-        played
-            .ok()
-            .says(&[&format!("nic-placement import {}", file.display())]);
+        played.ok();
+        played.says(&[&format!("nic-placement import {}", file.display())]);
         (0..8).for_each(|task| _ = played.lacks(task, &LISTS));
     }
 }
@@ -116,20 +113,14 @@ fn strict_fails_no_task_on_a_node_whose_nics_place_themselves() {
         ("frontier", "ROCR_VISIBLE_DEVICES", Some("GPU")),
         ("aws-p5", "CUDA_VISIBLE_DEVICES", None),
     ] {
-        let step = described("cache=0")
-            .sysfs(&harness::unpacked(machine))
-            .option("strict");
+        let step = described("cache=0");
+        let step = step.sysfs(&harness::unpacked(machine)).option("strict");
         let step = step.env("MPICH_GPU_SUPPORT_ENABLED=1");
         let played = step.task(&format!("{list}=0")).play();
         played.ok().lacks(0, &LISTS);
-        played.lacks(
-            0,
-            &["NVSHMEM_HCA_LIST", "FI_EFA_IFACE", "FI_CXI_DEVICE_NAME"],
-        );
-        assert_eq!(
-            played.env(0, "MPICH_OFI_NIC_POLICY").as_deref(),
-            policy,
-            "{played}"
-        );
+        let others = ["NVSHMEM_HCA_LIST", "FI_EFA_IFACE", "FI_CXI_DEVICE_NAME"];
+        played.lacks(0, &others);
+        let found = played.env(0, "MPICH_OFI_NIC_POLICY");
+        assert_eq!(found.as_deref(), policy, "{played}");
     }
 }

@@ -9,10 +9,8 @@ use std::os::unix::fs::{chown, symlink};
 const READ: &str = "; the node is read instead";
 
 fn opens(played: &Played, part: &str) -> bool {
-    played
-        .opened("init_post_opt")
-        .iter()
-        .any(|path| path.contains(part))
+    let all = played.opened("init_post_opt");
+    all.iter().any(|path| path.contains(part))
 }
 
 #[test]
@@ -23,9 +21,8 @@ fn a_node_without_a_file_is_read_and_that_is_no_news_nor_is_one_that_is_not_to_b
     assert!(!played.near().said(&["node file"]), "{played}");
     fs::remove_file(&node.file).unwrap();
     let played = node.step().play();
-    played
-        .near()
-        .says_at("debug", &["there is no node file", "the node is read"]);
+    played.near();
+    played.says_at("debug", &["there is no node file", "the node is read"]);
     assert!(!played.said_at("info", &["node file"]), "{played}");
     assert!(opens(&played, "/ports/1/rate"), "{played}");
 }
@@ -59,10 +56,8 @@ fn with_the_file_every_task_gets_the_same_and_no_port_is_asked() {
     read.near();
     let node = node.without_ports();
     let kept = node.step().play();
-    kept.near().says_at(
-        "debug",
-        &["the node from `", "node.cache`, which is", "s old"],
-    );
+    let read_from = ["the node from `", "node.cache`, which is", "s old"];
+    kept.near().says_at("debug", &read_from);
     for task in 0..8 {
         assert_eq!(kept.whole_env(task), read.whole_env(task), "task {task}");
     }
@@ -99,34 +94,18 @@ fn a_file_that_is_not_of_this_node_as_it_is_is_named_and_the_node_is_read() {
         fs::write(&node.file, &bytes[..bytes.len() / 2]).unwrap();
     };
     let empty = |node: &Node| fs::write(&node.file, "").unwrap();
-    type Case<'c> = (&'c str, &'c dyn Fn(&Node), &'c str);
+    type Case<'c> = (&'c dyn Fn(&Node), &'c str);
     let cases: [Case; 7] = [
-        ("other-boot", &other_boot, "before this system was started"),
-        (
-            "other-device",
-            &other_device,
-            "`/sys/class/infiniband/mlx5_22` is new",
-        ),
-        (
-            "device-gone",
-            &gone,
-            "`/sys/class/infiniband/mlx5_2` is gone",
-        ),
-        (
-            "anew",
-            &anew,
-            "`/sys/class/infiniband/mlx5_2` is not what it was",
-        ),
-        ("truncated", &truncated, "it is damaged: its checksum"),
-        (
-            "unknown-version",
-            &Node::age_version,
-            "file of version `99.0.0-1`, expected `",
-        ),
-        ("empty", &empty, "it is no node file"),
+        (&other_boot, "before this system was started"),
+        (&other_device, "`/sys/class/infiniband/mlx5_22` is new"),
+        (&gone, "`/sys/class/infiniband/mlx5_2` is gone"),
+        (&anew, "`/sys/class/infiniband/mlx5_2` is not what it was"),
+        (&truncated, "it is damaged: its checksum"),
+        (&Node::age_version, "file of version `99.0.0-1`, expected `"),
+        (&empty, "it is no node file"),
     ];
-    for (name, change, why) in cases {
-        let node = Node::new(name);
+    for (nth, (change, why)) in cases.into_iter().enumerate() {
+        let node = Node::new(&format!("changed-{nth}"));
         change(&node);
         node.step().play().near().says_at("info", &[why, READ]);
     }
@@ -137,9 +116,8 @@ fn a_file_that_is_too_old_is_named_with_its_age() {
     let node = Node::new("old");
     node.refresh(uptime() - 60.min(uptime()));
     let played = node.step().arg("cache=5").play();
-    played
-        .near()
-        .says_at("info", &["s old, and 5 s may be", READ]);
+    played.near();
+    played.says_at("info", &["s old, and 5 s may be", READ]);
     let played = node.step().arg("cache=3600").play();
     played.near().says_at("debug", &["the node from `"]);
 }
@@ -151,11 +129,8 @@ fn what_is_no_file_of_roots_is_not_read_and_no_step_waits_for_it() {
     fs::rename(&node.file, &kept).unwrap();
     symlink(&kept, &node.file).unwrap();
     let refused = |why: &[&str]| {
-        _ = node
-            .step()
-            .play()
-            .near()
-            .says_at("info", &[why, &[READ]].concat())
+        let played = node.step().play();
+        played.near().says_at("info", &[why, &[READ]].concat());
     };
     refused(&["node.cache` is a symbolic link: expected"]);
     pipe(&node.file);
@@ -182,11 +157,8 @@ fn a_roce_link_that_went_down_since_is_not_used_and_an_infiniband_port_is_as_the
     let node = Node::new("links");
     node.edit(|kept| {
         let layers = kept.topology.nics.iter().map(|nic| nic.ports[0].link_layer);
-        assert!(
-            layers
-                .into_iter()
-                .any(|layer| layer == LinkLayer::InfiniBand)
-        );
+        let layers: Vec<_> = layers.collect();
+        assert!(layers.contains(&LinkLayer::InfiniBand));
     });
     let place = |path: &str| node.tree.join("sys/class").join(path);
     fs::create_dir_all(place("net")).unwrap();
@@ -216,10 +188,8 @@ fn a_roce_link_that_went_down_since_is_not_used_and_an_infiniband_port_is_as_the
     let link = fs::canonicalize(place("net/net_mlx5_0")).unwrap();
     fs::write(link.join("operstate"), "down\n").unwrap();
     let down = node.step().play();
-    down.says_at(
-        "info",
-        &["`mlx5_0` port 1: the link of `net_mlx5_0` is down"],
-    );
+    let is_down = "`mlx5_0` port 1: the link of `net_mlx5_0` is down";
+    down.says_at("info", &[is_down]);
     assert!(!first(&down) && !opens(&down, "/ports/"), "{down}");
 }
 

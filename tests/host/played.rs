@@ -40,9 +40,8 @@ impl Played {
     /// What happened during `when`.
     pub fn events(&self, when: &str) -> Vec<&str> {
         let lines = self.text.lines();
-        lines
-            .filter_map(|line| line.strip_prefix(when)?.strip_prefix(": "))
-            .collect()
+        let all = lines.filter_map(|line| line.strip_prefix(when)?.strip_prefix(": "));
+        all.collect()
     }
 
     /// Everything that was logged, in order.
@@ -92,16 +91,14 @@ impl Played {
     /// The files that were opened during a hook.
     pub fn opened(&self, hook: &str) -> Vec<&str> {
         let events = self.events(hook).into_iter();
-        events
-            .filter_map(|event| event.strip_prefix("opened "))
-            .collect()
+        let all = events.filter_map(|event| event.strip_prefix("opened "));
+        all.collect()
     }
 
     /// The hook's return code.
     pub fn returned(&self, when: &str) -> Option<i32> {
-        self.events(when)
-            .iter()
-            .find_map(|event| event.strip_prefix("returned ")?.parse().ok())
+        let mut events = self.events(when).into_iter();
+        events.find_map(|event| event.strip_prefix("returned ")?.parse().ok())
     }
 
     /// How many tasks there were.
@@ -141,9 +138,8 @@ impl Played {
     /// The whole environment that a task's program would start with.
     pub fn whole_env(&self, task: usize) -> Vec<String> {
         let events = self.events(&format!("task {task}"));
-        events
-            .iter()
-            .filter_map(|event| Some(event.strip_prefix("env ")?.to_string()))
+        let all = events.iter();
+        all.filter_map(|event| Some(event.strip_prefix("env ")?.to_string()))
             .collect()
     }
 
@@ -214,11 +210,8 @@ impl Played {
     #[track_caller]
     pub fn has(&self, task: usize, name: &str, value: &str) -> &Played {
         let found = self.env(task, name);
-        must(
-            found.as_deref() == Some(value),
-            (task, name, value, found),
-            self,
-        );
+        let is = found.as_deref() == Some(value);
+        must(is, (task, name, value, found), self);
         self
     }
 
@@ -296,11 +289,8 @@ impl Played {
     #[track_caller]
     pub fn fails(&self, task: usize, words: &[&str]) -> &Played {
         must(self.exit(task) != Some(0), (task, "fails"), self);
-        must(
-            self.returned("init_post_opt") == Some(0),
-            "the node drains",
-            self,
-        );
+        let stays = self.returned("init_post_opt") == Some(0);
+        must(stays, "the node drains", self);
         self.shows(words)
     }
 }

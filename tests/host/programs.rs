@@ -23,11 +23,8 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_get_nothing_that_its_own_
     for program in ["orted", "/opt/openmpi/bin/orted", "prted"] {
         let daemon = || starts(program, "n[0-1]", 1);
         daemon().play().ok().lacks(0, &VARIABLES).quiet();
-        daemon()
-            .option("closest")
-            .play()
-            .gets(0, "-NCCL_IB_HCA")
-            .shows(&[EXEC]);
+        let step = daemon().option("closest");
+        step.play().gets(0, "-NCCL_IB_HCA").shows(&[EXEC]);
     }
     for (program, of_job, nodes) in [
         ("./train", "n[0-1]", 1),
@@ -61,9 +58,8 @@ fn daemons_whose_ranks_get_the_launchers_own_environment_are_not_placed_and_no_s
         }
     }
     // a rank's own srun inherits what Hydra set for its daemon's
-    let rank = starts("./train", "n[0-1]", 2)
-        .env("SLURM_EXTERNAL_LAUNCHER=1")
-        .play();
+    let rank = starts("./train", "n[0-1]", 2);
+    let rank = rank.env("SLURM_EXTERNAL_LAUNCHER=1").play();
     assert!(is_placed(&rank), "{rank}");
 }
 
@@ -95,18 +91,12 @@ fn who_starts_a_program_by_numactl_or_starts_all_ranks_of_a_node_is_not_moved() 
         ("--multi-prog", "", near),
     ] {
         let played = trusted(name, starts);
-        played
-            .ok()
-            .on_cpus(0, cpus)
-            .gets(0, "UCX_NET_DEVICES=mlx5_0:1");
+        played.ok();
+        played.on_cpus(0, cpus).gets(0, "UCX_NET_DEVICES=mlx5_0:1");
         let stays = starts.contains("numactl") || starts == "taskset";
         if cpus == near || stays {
-            let memory = if cpus == near {
-                "preferred-many nodes 0x1"
-            } else {
-                "default nodes 0x0"
-            };
-            played.bound(0, cpus, memory);
+            let near = (cpus == near).then_some("preferred-many nodes 0x1");
+            played.bound(0, cpus, near.unwrap_or("default nodes 0x0"));
         }
     }
     // vLLM ends with an error where its mask is not every CPU

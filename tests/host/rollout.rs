@@ -30,9 +30,8 @@ fn a_step_that_cannot_be_placed_does_not_fail_where_it_is_observed() {
     let tree = site("conf-observe-nothing", "default=observe,strict\n");
     let step = Step::in_context("remote").site(&tree);
     let played = step.arg(&format!("topology={}", nowhere.display())).eight();
-    played
-        .untouched()
-        .says_at("info", &["observe: step ", "would be set: cannot read"]);
+    played.untouched();
+    played.says_at("info", &["observe: step ", "would be set: cannot read"]);
     assert_eq!(played.told("error"), [""; 0], "{played}");
 }
 
@@ -49,23 +48,14 @@ fn a_share_of_the_jobs_is_placed_the_same_on_all_nodes_and_in_all_steps() {
             let seen = at(&tree, &words).env("SLURM_JOB_PARTITION=seen").eight();
             assert_eq!(observed(&seen).len(), usize::from(!is_in(job)), "{seen}");
         }
-        at(&tree, &format!("--job-id {job} --option closest"))
-            .eight()
-            .near();
+        let step = at(&tree, &format!("--job-id {job} --option closest"));
+        step.eight().near();
     }
     assert!((1..=8).any(is_in) && !(1..=8).all(is_in));
     // job 2 is in the first half, 3 is not: as components both are of job 2
-    for (words, is) in [
-        (
-            "--job-id 2 --env SLURM_HET_SIZE=2 --env SLURM_JOB_ID=2",
-            true,
-        ),
-        (
-            "--job-id 3 --env SLURM_HET_SIZE=2 --env SLURM_JOB_ID=2",
-            true,
-        ),
-        ("--job-id 3 --env SLURM_JOB_ID=2", false),
-    ] {
-        at(&tree, words).eight().is_placed(is);
+    let two = "--env SLURM_HET_SIZE=2";
+    for (job, components, is) in [(2, two, true), (3, two, true), (3, "", false)] {
+        let words = format!("--job-id {job} {components} --env SLURM_JOB_ID=2");
+        at(&tree, &words).eight().is_placed(is);
     }
 }

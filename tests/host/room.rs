@@ -13,11 +13,8 @@ fn with_room(bytes: usize, more: &[&str], words: &str) -> Played {
         VARIABLES.contains(&name) && !more.iter().any(|more| more.starts_with(name))
     };
     let all = played.whole_env(0);
-    let has: usize = all
-        .iter()
-        .filter(|each| !is_ours(each))
-        .map(|each| each.len() + 9)
-        .sum();
+    let has = all.iter().filter(|each| !is_ours(each));
+    let has: usize = has.map(|each| each.len() + 9).sum();
     let mut left = 128 * 1024 - bytes - has;
     let mut padded = step;
     for number in 100.. {
@@ -43,11 +40,8 @@ fn a_step_near_the_kernels_limit_gets_none_of_our_variables_and_says_why() {
         assert_eq!(set, [is_set; 4], "{played}");
         assert_eq!(played.said(&[WHY]), !is_set, "{played}");
     }
-    let strict = with_room(
-        700,
-        &["SLURM_NIC_PLACEMENT=closest"],
-        "--option closest,strict",
-    );
+    let variable = ["SLURM_NIC_PLACEMENT=closest"];
+    let strict = with_room(700, &variable, "--option closest,strict");
     strict.fails(0, &["as `strict` asks", WHY]);
 }
 
@@ -56,8 +50,7 @@ fn an_outer_steps_values_go_where_there_is_no_room_for_others_and_the_users_own_
     let value = "UCX_NET_DEVICES=mlx5_9:1";
     let marker =
         format!("NIC_PLACEMENT=v1 policy=closest gpus=0000:9d:00.0 nics=mlx5_9:1 set:{value}");
-    with_room(700, &[value, &marker], "")
-        .ok()
-        .lacks(0, &VARIABLES);
+    let played = with_room(700, &[value, &marker], "");
+    played.ok().lacks(0, &VARIABLES);
     with_room(700, &[value], "").gets(0, "UCX_NET_DEVICES=mlx5_9:1");
 }

@@ -14,11 +14,8 @@ fn each_task_gets_the_nic_of_its_gpus_switch_and_nccl_one_exact_list_of_the_node
     let names = list.strip_prefix('=').expect("an exact list").split(',');
     let mut nics: Vec<_> = names.filter_map(|name| name.split(':').next()).collect();
     nics.sort_by_key(|name| name[5..].parse::<u32>().ok());
-    assert_eq!(
-        nics,
-        harness::NIC_OF_GPU.map(|nic| format!("mlx5_{nic}")),
-        "{played}"
-    );
+    let expected = harness::NIC_OF_GPU.map(|nic| format!("mlx5_{nic}"));
+    assert_eq!(nics, expected, "{played}");
     for task in 0..8 {
         played.has(task, "NCCL_IB_HCA", &list);
         let marker = played.env(task, "NIC_PLACEMENT").unwrap_or_default();
@@ -28,9 +25,8 @@ fn each_task_gets_the_nic_of_its_gpus_switch_and_nccl_one_exact_list_of_the_node
     part.gets(0, "UCX_NET_DEVICES=mlx5_4:1")
         .gets(1, "UCX_NET_DEVICES=mlx5_10:1");
     part.has(1, "NCCL_IB_HCA", &part.env(0, "NCCL_IB_HCA").unwrap());
-    on("")
-        .gpu("0,1")
-        .gets(0, "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1");
+    let step = on("");
+    step.gpu("0,1").gets(0, "UCX_NET_DEVICES=mlx5_0:1,mlx5_3:1");
 }
 
 #[test]
@@ -52,10 +48,8 @@ fn ucx_keeps_the_interfaces_of_the_node_and_the_users_own_file() {
     let routes = format!("{ETH0}ib0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\n");
     let states = [("lo", "unknown\n"), ("eth0", "up\n"), ("ib0", "down\n")];
     let states = states.map(|(name, state)| (format!("{name}/operstate"), state));
-    let states: Vec<_> = states
-        .iter()
-        .map(|(name, state)| (name.as_str(), *state))
-        .collect();
+    let states = states.iter().map(|(name, state)| (name.as_str(), *state));
+    let states: Vec<_> = states.collect();
     let tree = harness::network("two-interfaces", &routes, &states);
     let home = private_folder("ucx-at-home");
     let step = || on(&format!("--env HOME={}", home.display())).network(&tree);
@@ -88,9 +82,8 @@ fn uuid_of_gpu(n: usize) -> String {
 // core's tests hold each spelling; here the files behind them are read
 #[test]
 fn gpus_that_are_named_by_uuid_mig_instance_or_rocms_lists_are_found() {
-    on("")
-        .gpu(&uuid_of_gpu(3))
-        .gets(0, "UCX_NET_DEVICES=mlx5_5:1");
+    let played = on("").gpu(&uuid_of_gpu(3));
+    played.gets(0, "UCX_NET_DEVICES=mlx5_5:1");
     on("--task A=1").play().ok().gets(0, "-UCX_NET_DEVICES");
     let machine = |name: &str| {
         let step = Step::in_context("remote").sysfs(&recorded(name));
@@ -99,17 +92,14 @@ fn gpus_that_are_named_by_uuid_mig_instance_or_rocms_lists_are_found() {
     // a line of changes sets one variable, so the first is the step's
     let step = machine("mi300x-8-dpx").env("ROCR_VISIBLE_DEVICES=4,5,6,7");
     let played = step.with("--task HIP_VISIBLE_DEVICES=2 --task A=1").play();
-    played
-        .gets(0, "UCX_NET_DEVICES=mlx5_3:1")
-        .gets(1, "UCX_NET_DEVICES=mlx5_2:1,mlx5_3:1");
+    played.gets(0, "UCX_NET_DEVICES=mlx5_3:1");
+    played.gets(1, "UCX_NET_DEVICES=mlx5_2:1,mlx5_3:1");
     // the first may be on two GPUs
     let instances = "--gpu MIG-a3b9c1d2-0000-5000-8000-000000000001 \
                      --gpu MIG-GPU-11e2d3c4-0000-0000-0000-000000000000/3/0";
     let played = machine("dgx-a100-mig").with(instances).play();
-    played
-        .ok()
-        .gets(0, "-UCX_NET_DEVICES")
-        .gets(1, "UCX_NET_DEVICES=mlx5_1:1");
+    played.ok().gets(0, "-UCX_NET_DEVICES");
+    played.gets(1, "UCX_NET_DEVICES=mlx5_1:1");
 }
 
 // ---- what is left alone ----
@@ -117,10 +107,8 @@ fn gpus_that_are_named_by_uuid_mig_instance_or_rocms_lists_are_found() {
 #[test]
 fn batch_interactive_and_extern_steps_are_left_alone() {
     for step in ["0xfffffffb", "0xfffffffa", "0xfffffffc"] {
-        on(&format!("--option closest --step-id {step}"))
-            .gpu("0")
-            .untouched()
-            .quiet();
+        let played = on(&format!("--option closest --step-id {step}")).gpu("0");
+        played.untouched().quiet();
     }
 }
 
@@ -128,26 +116,20 @@ fn batch_interactive_and_extern_steps_are_left_alone() {
 fn each_variable_that_the_user_set_even_empty_stays_and_the_others_are_set() {
     let played = on("--env UCX_NET_DEVICES=mlx5_7:1 --env NCCL_IB_HCA=mlx5").eight();
     for task in 0..8 {
-        played
-            .ok()
-            .gets(task, "UCX_NET_DEVICES=mlx5_7:1 NCCL_IB_HCA=mlx5");
+        played.ok();
+        played.gets(task, "UCX_NET_DEVICES=mlx5_7:1 NCCL_IB_HCA=mlx5");
     }
-    on("--env UCX_NET_DEVICES=")
-        .gpu("0")
-        .ok()
-        .gets(0, "UCX_NET_DEVICES=");
-    on("--env NCCL_IB_HCA=mlx5")
-        .eight()
-        .near()
-        .gets(0, "NCCL_IB_HCA=mlx5");
+    let step = on("--env UCX_NET_DEVICES=");
+    step.gpu("0").ok().gets(0, "UCX_NET_DEVICES=");
+    let step = on("--env NCCL_IB_HCA=mlx5");
+    step.eight().near().gets(0, "NCCL_IB_HCA=mlx5");
 }
 
 /// A step whose environment comes from a task of another step that we placed, as in srun inside srun.
 pub fn nested_in(outer: &Played, task: usize, step: Step) -> Step {
     let inherited = outer.whole_env(task);
-    inherited
-        .iter()
-        .fold(step, |step, assignment| step.env(assignment))
+    let all = inherited.iter();
+    all.fold(step, |step, assignment| step.env(assignment))
 }
 
 #[test]
@@ -156,11 +138,8 @@ fn a_step_inside_a_placed_step_is_placed_anew_and_keeps_what_its_user_put_in_pla
     let inner = nested_in(&outer, 0, on("")).eight();
     inner.near();
     for task in 0..8 {
-        assert_eq!(
-            inner.whole_env(task).len(),
-            outer.whole_env(task).len(),
-            "{inner}"
-        );
+        let found = inner.whole_env(task).len();
+        assert_eq!(found, outer.whole_env(task).len(), "{inner}");
         for variable in VARIABLES {
             inner.has(task, variable, &outer.env(task, variable).unwrap());
         }
@@ -175,9 +154,8 @@ fn a_step_that_says_off_inside_a_placed_step_loses_our_values_and_keeps_the_user
     let inner = nested_in(&outer, 0, dgx("--option off")).gpu("3");
     inner.ok().lacks(0, &VARIABLES).gets(0, "UCX_TLS=rc");
     let own = nested_in(&outer, 0, on("")).with("--env UCX_NET_DEVICES=mlx5_9:1 --option off");
-    own.gpu("3")
-        .ok()
-        .gets(0, "UCX_NET_DEVICES=mlx5_9:1 -NCCL_IB_HCA");
+    let played = own.gpu("3");
+    played.ok().gets(0, "UCX_NET_DEVICES=mlx5_9:1 -NCCL_IB_HCA");
 }
 
 #[test]
@@ -185,14 +163,11 @@ fn by_what_ucx_makes_connections_is_said_beside_the_list_alone_and_taken_back_wi
     const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
     let tree = harness::network("managers", ETH0, &[("eth0/operstate", "up\n")]);
     let outer = on("").network(&tree).gpu("3");
-    outer
-        .ok()
-        .gets(0, "UCX_NET_DEVICES=mlx5_5:1,eth0")
-        .has(0, PRIORITY, "tcp,sockcm");
+    outer.ok().gets(0, "UCX_NET_DEVICES=mlx5_5:1,eth0");
+    outer.has(0, PRIORITY, "tcp,sockcm");
     let inside = |words: &str| {
-        nested_in(&outer, 0, dgx("").network(&tree))
-            .with(words)
-            .gpu("3")
+        let step = nested_in(&outer, 0, dgx("").network(&tree));
+        step.with(words).gpu("3")
     };
     for word in ["off", "no-env=UCX_NET_DEVICES"] {
         let inner = inside(&format!("--option {word}"));
@@ -209,17 +184,13 @@ fn dry_run_changes_nothing_also_inside_a_placed_step_and_says_what_it_would_do()
     for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
         let (when, nic) = (format!("task {task}"), format!("mlx5_{nic}"));
         let is = |line: &LogLine| line.when == when && line.text.contains(&nic);
-        assert!(
-            played.shown_to_the_user().iter().any(is),
-            "{when}\n{played}"
-        );
+        let is_so = played.shown_to_the_user().iter().any(is);
+        assert!(is_so, "{when}\n{played}");
     }
     let outer = on("").eight();
     for words in ["closest,dry-run", "off,dry-run"] {
-        nested_in(&outer, 0, on(""))
-            .option(words)
-            .gpu("3")
-            .untouched();
+        let step = nested_in(&outer, 0, on(""));
+        step.option(words).gpu("3").untouched();
     }
 }
 
@@ -232,22 +203,14 @@ fn verbose_shows_each_task_a_row_with_its_reasons_below_and_without_it_nobody_se
     assert!(shown.iter().all(|line| line.level == "log"), "{verbose}");
     for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
         let start = format!("nic-placement: task {task} ");
-        let of_task: Vec<_> = shown
-            .iter()
-            .filter(|line| line.text.starts_with(&start))
-            .collect();
+        let of_task = shown.iter().filter(|line| line.text.starts_with(&start));
+        let of_task: Vec<_> = of_task.collect();
         let row = format!("  nic mlx5_{nic}:1 PIX");
         assert!(of_task[0].has(&[&row]), "{verbose}");
         let is_short =
             |line: &&LogLine| line.when == format!("task {task}") && line.text.len() < 200;
         assert!(of_task.iter().all(is_short), "task {task}\n{verbose}");
-        for reason in [
-            "set UCX_NET_DEVICES ",
-            "GPU ",
-            "mlx5_",
-            "CPUs: ",
-            "memory: ",
-        ] {
+        for reason in "set UCX_NET_DEVICES |GPU |mlx5_|CPUs: |memory: ".split('|') {
             let reason = format!("    {reason}");
             let found = of_task[1..].iter().filter(|line| line.has(&[&reason]));
             assert_eq!(found.count(), 1, "`{reason}` of task {task}\n{verbose}");
@@ -269,11 +232,10 @@ fn how_an_outer_step_dealt_its_gpus_says_nothing_about_this_one() {
             rule => format!("{BIND}={rule}"),
         };
         let step = dgx(&format!("--option {words} --env SLURM_STEP_GPUS={ALL}"));
-        let step = if inherited.is_empty() {
-            step
-        } else {
-            step.env(&set(inherited))
-        };
+        let inherited = Some(inherited).filter(|rule| !rule.is_empty());
+        let step = inherited
+            .iter()
+            .fold(step, |step, rule| step.env(&set(rule)));
         let task = format!("CUDA_VISIBLE_DEVICES={ALL} {}", set(own));
         step.task(&task).task(&task).play()
     };
@@ -310,10 +272,8 @@ fn a_tasks_number_is_the_one_that_its_program_has() {
         ("SLURM_PROCID=4294967296", "0"),
     ] {
         let played = number(change, "--option closest,verbose");
-        played
-            .ok()
-            .has(0, "SITE_TASK", task)
-            .shows(&[&format!("task {task} ")]);
+        played.ok().has(0, "SITE_TASK", task);
+        played.shows(&[&format!("task {task} ")]);
     }
     number("SLURM_PROCID=12", "--option strict --deaf NCCL_IB_HCA").shows(&["task 12 fails"]);
 }

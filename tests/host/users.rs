@@ -36,10 +36,8 @@ fn with(step: Step, name: &str, value: &OsString) -> Step {
 }
 
 fn opened_before_the_tasks(played: &Played) -> Vec<&str> {
-    BEFORE_THE_TASKS
-        .iter()
-        .flat_map(|hook| played.opened(hook))
-        .collect()
+    let all = BEFORE_THE_TASKS.iter();
+    all.flat_map(|hook| played.opened(hook)).collect()
 }
 
 #[test]
@@ -67,11 +65,7 @@ fn no_file_that_a_user_names_is_opened_before_the_task_is_the_users() {
     let home = private_folder("users-home");
     fs::write(home.join(".nccl.conf"), "# nothing\n").unwrap();
     let place = home.to_str().expect("a plain path");
-    for words in [
-        "closest",
-        "closest,verbose,env=default+mooncake+openmpi",
-        "observe",
-    ] {
+    for words in "closest closest,verbose,env=default+mooncake+openmpi observe".split(' ') {
         let step = dgx(&format!("--tell-files 2 --option {words}"));
         let named = |list: &'static str, file| {
             list.split(',')
@@ -82,10 +76,8 @@ fn no_file_that_a_user_names_is_opened_before_the_task_is_the_users() {
             .fold(step, |step, each| step.env(&each));
         let played = step.gpu("0");
         let is_users = |path: &&str| path.starts_with(place);
-        assert!(
-            !opened_before_the_tasks(played.ok()).iter().any(is_users),
-            "{played}"
-        );
+        let is_so = !opened_before_the_tasks(played.ok()).iter().any(is_users);
+        assert!(is_so, "{played}");
         let asked = played.opened("task 0").iter().any(is_users);
         assert_eq!(asked, words != "observe", "{played}");
     }
@@ -103,10 +95,8 @@ fn verbose_names_the_users_values_that_stand_and_the_command_that_judges_them_on
     ] {
         let played = dgx(&format!("--option {words} --gpu 0 --gpu 1")).play();
         let shown = played.shown_to_the_user();
-        let judged: Vec<_> = shown
-            .iter()
-            .filter(|line| line.has(&["judges it"]))
-            .collect();
+        let judged = shown.iter();
+        let judged: Vec<_> = judged.filter(|line| line.has(&["judges it"])).collect();
         assert_eq!(judged.len(), times, "{played}");
         assert!(judged.iter().all(|line| line.has(&[command])), "{played}");
     }

@@ -15,16 +15,10 @@ pub(super) fn is_there() -> bool {
 /// Plays the step, in its environment alone.
 pub(super) fn ran(step: &Step, arguments: &[&str]) -> Output {
     let played = step.command(harness::host().expect("asked for before"));
-    Command::new("valgrind")
-        .args(arguments)
-        .env_clear()
-        .envs(
-            played
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .arg(played.get_program())
-        .args(played.get_args())
-        .output()
-        .expect("valgrind starts")
+    let mut command = Command::new("valgrind");
+    let variables = played.get_envs();
+    let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+    command.args(arguments).env_clear().envs(variables);
+    command.arg(played.get_program()).args(played.get_args());
+    command.output().expect("valgrind starts")
 }

@@ -20,10 +20,8 @@ fn a_commit_gives_the_same_archive_in_another_folder_under_another_umask() {
         one
     });
     // packages that are built of it know the commit's date
-    let name = one
-        .keys()
-        .find_map(|name| name.strip_suffix(".tar.xz"))
-        .expect("the archive");
+    let name = one.keys().find_map(|name| name.strip_suffix(".tar.xz"));
+    let name = name.expect("the archive");
     let line = format!(
         "tar -xOf target/dist/{name}.tar.xz {name}/packaging/date; git log -1 --format=%ct"
     );

@@ -30,12 +30,9 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
     let _ = std::fs::remove_dir_all(&tree);
     let tool = || Command::new(env!("CARGO_BIN_EXE_nic-placement"));
     std::fs::write(&manifest, nic_placement_testing::snapshot_of("dgx-h100")).unwrap();
-    printed(
-        tool()
-            .args(["snapshot", "--unpack"])
-            .arg(&manifest)
-            .arg(&tree),
-    );
+    let mut unpack = tool();
+    unpack.args(["snapshot", "--unpack"]).arg(&manifest);
+    printed(unpack.arg(&tree));
     let compilers = ["cc", "aarch64-linux-gnu-gcc"];
     let hosts = compilers.map(|compiler| {
         let host = folder.join(format!("spank_host-{compiler}"));
@@ -54,41 +51,28 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
         step.arg("--arg").arg(format!("sysfs={}", tree.display()));
         step.args(["--arg", "default=closest,bind=none,mem=none", "--network"])
             .arg(&tree);
-        step.args([
-            "--task",
-            "CUDA_VISIBLE_DEVICES=0",
-            "--task",
-            "CUDA_VISIBLE_DEVICES=4",
-        ]);
+        let tasks = "--task CUDA_VISIBLE_DEVICES=0 --task CUDA_VISIBLE_DEVICES=4";
+        step.args(tasks.split(' '));
         // qemu-user has a thread of its own, of which the fake Slurm complains, and no
         // get_mempolicy(2)
         let is_qemus =
             |line: &&str| line.contains(": host: 2 threads") || line.contains(": memory default");
         let lines = printed(step);
-        lines
-            .lines()
-            .filter(|line| !is_qemus(line))
-            .map(|line| format!("{line}\n"))
-            .collect::<String>()
+        let lines = lines.lines().filter(|line| !is_qemus(line));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
     });
-    for task in [
-        "gpus=0000:1b:00.0 nics=mlx5_0:1",
-        "gpus=0000:9d:00.0 nics=mlx5_6:1",
-    ] {
+    for task in "gpus=0000:1b:00.0 nics=mlx5_0:1|gpus=0000:9d:00.0 nics=mlx5_6:1".split('|') {
         assert!(arm.contains(task), "{arm}");
     }
     assert_eq!(x86, arm);
 }
 
 pub fn the_tool_for_arm_prints_the_same_bytes() {
-    for line in [
-        "plan --machine dgx-h100 --gpus-per-task 1 -v",
-        "plan --machine gb200-nvl72 --gpus-per-task 1 -v",
-        "show --machine dgx-h100",
-        "show --machine dgx-h100 --gpu 3",
-        "map --machine dgx-h100",
-        "show --machine frontier --json",
-    ] {
+    let all = "plan --machine dgx-h100 --gpus-per-task 1 -v|\
+               plan --machine gb200-nvl72 --gpus-per-task 1 -v|show --machine dgx-h100|\
+               show --machine dgx-h100 --gpu 3|map --machine dgx-h100|\
+               show --machine frontier --json";
+    for line in all.split('|') {
         let tools = both(|folder| folder.join("usr/bin/nic-placement"));
         let [x86, arm] = tools.map(|mut tool| printed(tool.args(line.split(' '))));
         assert!(x86 == arm && x86.len() > 100, "{line}: {arm}");

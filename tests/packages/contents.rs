@@ -7,16 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(arguments)
-        .current_dir(path(""))
-        .output();
+    let mut command = Command::new(program);
+    let output = command.args(arguments).current_dir(path("")).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        text(&output)
-    );
+    let is_so = output.status.success();
+    assert!(is_so, "{program} {arguments:?}: {}", text(&output));
     text(&output)
 }
 
@@ -75,9 +70,8 @@ pub fn the_packages_of_a_build_hold_what_is_listed() {
                 || begins.iter().any(|begin| line.starts_with(begin))
         };
         let found = found.lines().filter(|line| !is_own(line));
-        let found: BTreeSet<String> = found
-            .map(|line| line.trim_end_matches(".gz").to_string())
-            .collect();
+        let found = found.map(|line| line.trim_end_matches(".gz").to_string());
+        let found: BTreeSet<String> = found.collect();
         let wanted = listed.lines().filter_map(|line| line.split(' ').next());
         let wanted = wanted.map(|file| file.replace("/usr/lib/x86_64-linux-gnu", libraries));
         let wanted: BTreeSet<String> = wanted.collect();
@@ -96,35 +90,25 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
             let versions = said.split("Name: GLIBC_").skip(1);
             let versions = versions.filter_map(|rest| rest.split_whitespace().next());
             let numbers = |version: &str| {
-                version
-                    .split('.')
-                    .map(|number| number.parse().unwrap_or(0))
-                    .collect()
+                let parts = version.split('.');
+                parts.map(|number| number.parse().unwrap_or(0)).collect()
             };
             let newest: Option<Vec<u32>> = versions.map(numbers).max();
-            assert!(
-                newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]),
-                "{file}: {newest:?}"
-            );
+            let is_so = newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]);
+            assert!(is_so, "{file}: {newest:?}");
             for line in said.lines().filter(|line| line.contains("(NEEDED)")) {
-                assert!(
-                    !line.contains("slurm") && !line.contains("gcc_s"),
-                    "{file}: {line}"
-                );
+                let is_so = !line.contains("slurm") && !line.contains("gcc_s");
+                assert!(is_so, "{file}: {line}");
             }
         }
     }
     let debs = ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"];
     for name in debs.into_iter().flat_map(files_of) {
-        let depends = run(
-            "dpkg-deb",
-            &["-f", &package(&name).display().to_string(), "Depends"],
-        );
+        let file = package(&name).display().to_string();
+        let depends = run("dpkg-deb", &["-f", &file, "Depends"]);
         let is_devel = name.contains("-dev_") && depends == "libnic-placement-core0 (= 1.0.0-1)\n";
-        assert!(
-            is_devel || depends == "libc6 (>= 2.28)\n",
-            "{name}: {depends}"
-        );
+        let is_so = is_devel || depends == "libc6 (>= 2.28)\n";
+        assert!(is_so, "{name}: {depends}");
     }
     for name in files_of("-1.0.0-1.x86_64.rpm") {
         let file = package(&name).display().to_string();
@@ -150,9 +134,8 @@ pub fn the_same_input_gives_the_same_package() {
         let built = path("target/portable/x86_64-unknown-linux-gnu/release");
         let make = || {
             let mut command = Command::new(path("packaging/package.sh"));
-            command
-                .args([kind, "x86_64", "1.0.0", "1"])
-                .env("NICP_BUILT", &built);
+            command.args([kind, "x86_64", "1.0.0", "1"]);
+            command.env("NICP_BUILT", &built);
             command.env("MAINTAINER", "Nobody <nobody@example.org>");
             command.env("HOMEPAGE", "https://example.org");
             // the tests' own make would hand down its words
@@ -231,20 +214,10 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
     });
     for name in ["bookworm", "trixie"] {
         let mut unshare = Command::new("unshare");
-        unshare.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "bash",
-            "-c",
-            script,
-            "rpm",
-        ]);
-        let output = unshare
-            .arg(Root::folder(name))
-            .args(&files)
-            .output()
-            .unwrap();
+        unshare.args("--mount --propagation private bash -c".split(' '));
+        unshare.args([script, "rpm"]);
+        let output = unshare.arg(Root::folder(name)).args(&files).output();
+        let output = output.unwrap();
         let said = text(&output);
         let is_newer = said.contains("nic-placement-1.0.0-2.x86_64\n");
         assert!(output.status.success() && is_newer, "{name}: {said}");

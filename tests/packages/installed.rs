@@ -22,13 +22,10 @@ fn built(name: &str) -> Place {
 /// `None`, and a line, where there is no `make`.
 fn make(goal: &str, place: &Place, root: &str, words: &[&str]) -> Option<String> {
     let mut command = Command::new("make");
-    command
-        .args(["--silent", "--no-print-directory", goal])
-        .args(words)
-        .current_dir(path(""));
-    command
-        .arg(format!("built={}", place.at("built")))
-        .arg(format!("DESTDIR={root}"));
+    command.args(["--silent", "--no-print-directory", goal]);
+    command.args(words).current_dir(path(""));
+    command.arg(format!("built={}", place.at("built")));
+    command.arg(format!("DESTDIR={root}"));
     // a make that runs these tests hands down what it was told
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
     let Ok(output) = command.output() else {
@@ -67,15 +64,13 @@ fn listed(root: &Path) -> BTreeSet<String> {
 /// The words of packaging/package.sh's own call, for Debian on x86_64.
 fn words_of_packages() -> Vec<String> {
     let script = read("packaging/package.sh");
-    let call = script
-        .split("make --silent --no-print-directory install")
-        .nth(1);
+    let mut call = script.split("make --silent --no-print-directory install");
+    let call = call.nth(1);
     let call = call
         .and_then(|call| call.split("\"DESTDIR=").next())
         .expect("its call of make");
-    let call = call
-        .replace(['\\', '"'], " ")
-        .replace("$libdir", "/usr/lib/x86_64-linux-gnu");
+    let call = call.replace(['\\', '"'], " ");
+    let call = call.replace("$libdir", "/usr/lib/x86_64-linux-gnu");
     let is_own = |word: &&str| {
         ["built=", "tool=", "HOMEPAGE="]
             .iter()
@@ -96,10 +91,8 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
     if make("install", &place, &place.at("root"), &words).is_none() {
         return;
     }
-    let list: String = listed(&root)
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let list = listed(&root);
+    let list: String = list.iter().map(|line| format!("{line}\n")).collect();
     is_as_made("packaging/contents.txt", &list);
     // each place that was chosen stands in the files that name it
     for (file, part) in [
@@ -121,10 +114,8 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
         ),
     ] {
         let text = place.read(&format!("root/usr/{file}"));
-        assert!(
-            text.contains(part) && !text.contains("/usr/local"),
-            "{file}: {text}"
-        );
+        let is_so = text.contains(part) && !text.contains("/usr/local");
+        assert!(is_so, "{file}: {text}");
         assert!(!file.ends_with(".pc") || !text.contains('@'), "{text}");
     }
     documents_are_whole_and_name_the_places_of_the_package(
@@ -147,24 +138,18 @@ fn documents_are_whole_and_name_the_places_of_the_package(folder: &Path) {
         assert!([0, 2].contains(&more), "{name}");
         // a PATH is no place of ours
         for place in ["lib", "bin/nic", "etc", "share"] {
-            assert!(
-                !found.contains(&format!("/usr/local/{place}")),
-                "{name}: {place}"
-            );
+            let is_so = !found.contains(&format!("/usr/local/{place}"));
+            assert!(is_so, "{name}: {place}");
         }
     }
 }
 
 /// What a page leads to: the targets of its links, and the examples that its commands name.
 fn named_by(page: &str) -> Vec<&str> {
-    let targets = page
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split([')', '#']).next());
-    let images = page
-        .split("<img src=\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next());
+    let targets = page.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split([')', '#']).next());
+    let images = page.split("<img src=\"");
+    let images = images.skip(1).filter_map(|rest| rest.split('"').next());
     let is_example = |word: &&str| word.starts_with('/') && word.contains("/examples/");
     let words = page.split_whitespace().filter(is_example);
     let links = targets
@@ -177,14 +162,8 @@ fn named_by(page: &str) -> Vec<&str> {
 fn every_link_of_an_installed_page_leads_to_what_is_installed() {
     let place = built("links");
     let root = place.0.join("root");
-    if make(
-        "install",
-        &place,
-        &place.at("root"),
-        &["HOMEPAGE=https://example.org"],
-    )
-    .is_none()
-    {
+    let words = ["HOMEPAGE=https://example.org"];
+    if make("install", &place, &place.at("root"), &words).is_none() {
         return;
     }
     let mut found = 0;
@@ -222,26 +201,18 @@ fn the_loader_knows_the_library_after_install_or_the_admin_is_told() {
         let script = format!("echo \"$0 $*\" >> $0.log\necho '\t=> {library}'");
         let ldconfig = place.program("built/ldconfig", &script);
         let words = [format!("prefix={root}"), format!("LDCONFIG={ldconfig}")];
-        let Some(said) = make("install", &place, "", &[&words[0], &words[1]]) else {
-            return;
-        };
+        let said = make("install", &place, "", &[&words[0], &words[1]]);
+        let Some(said) = said else { return };
         let said = flat(&said);
-        assert_eq!(
-            said.contains("install: programs do not find"),
-            is_told,
-            "{said}"
-        );
+        let found = said.contains("install: programs do not find");
+        assert_eq!(found, is_told, "{said}");
         let advice = format!("LD_LIBRARY_PATH={root}/lib");
         assert!(!is_told || said.contains(&advice), "{said}");
     }
     assert_eq!(calls(), 4);
     // into a folder that becomes a package nothing of this machine is changed
-    make(
-        "install",
-        &place,
-        &root,
-        &[&format!("LDCONFIG={}", place.at("built/ldconfig"))],
-    );
+    let word = format!("LDCONFIG={}", place.at("built/ldconfig"));
+    make("install", &place, &root, &[&word]);
     assert_eq!(calls(), 4);
 }
 
@@ -250,15 +221,9 @@ fn the_loader_knows_the_library_after_install_or_the_admin_is_told() {
 #[test]
 fn a_package_holds_nothing_in_etc_and_its_scripts_change_nothing_of_slurm_s() {
     let listed = read("packaging/contents.txt");
-    assert!(
-        !listed.lines().any(|line| line.starts_with("/etc")),
-        "{listed}"
-    );
-    for file in [
-        "packaging/package.sh",
-        "packaging/rpm/nic-placement.spec",
-        "Makefile",
-    ] {
+    let is_so = !listed.lines().any(|line| line.starts_with("/etc"));
+    assert!(is_so, "{listed}");
+    for file in "packaging/package.sh packaging/rpm/nic-placement.spec Makefile".split(' ') {
         for word in ["conffiles", "%config", "%dir /etc", "/etc/slurm "] {
             assert!(!read(file).contains(word), "{file}: {word}");
         }
@@ -279,10 +244,8 @@ fn uninstall_takes_away_what_install_put_there_and_nothing_else() {
     let library = "/usr/local/lib/slurm/libnic_placement.so 755";
     assert!(installed.contains(library), "{installed:?}");
     // a folder that many a plugstack.conf includes gets nothing unasked
-    assert!(
-        !installed.iter().any(|line| line.starts_with("/etc/")),
-        "{installed:?}"
-    );
+    let is_so = !installed.iter().any(|line| line.starts_with("/etc/"));
+    assert!(is_so, "{installed:?}");
     place.file("root/run/nic-placement/node.json", "{}");
     make("uninstall", &place, &place.at("root"), &[]);
     assert_eq!(listed(&root), before);
@@ -298,9 +261,8 @@ fn packages_that_name_no_maintainer_and_no_home_say_so() {
     fs::write(place.at("built/nic-placement"), "#!/bin/sh\n").unwrap();
     let said = |words: &[(&str, &str)]| {
         let mut command = Command::new(path("packaging/package.sh"));
-        command
-            .args(["deb", std::env::consts::ARCH, "0", "0"])
-            .env("NICP_BUILT", place.at("built"));
+        command.args(["deb", std::env::consts::ARCH, "0", "0"]);
+        command.env("NICP_BUILT", place.at("built"));
         for name in ["MAKEFLAGS", "MAKELEVEL", "MAINTAINER", "HOMEPAGE"] {
             command.env_remove(name);
         }
@@ -316,7 +278,6 @@ fn packages_that_name_no_maintainer_and_no_home_say_so() {
         ("HOMEPAGE", "https://example.org"),
     ];
     let named = said(&own);
-    named
-        .says(&["no symbol of glibc is"])
-        .lacks(&["MAINTAINER", "HOMEPAGE"]);
+    named.says(&["no symbol of glibc is"]);
+    named.lacks(&["MAINTAINER", "HOMEPAGE"]);
 }

@@ -79,21 +79,14 @@ fn folder(part: &Part) -> PathBuf {
 
 /// The texts that go along with a crate: MIT's where it offers that, else all.
 fn texts(part: &Part) -> Vec<String> {
-    let begins = [
-        "LICENSE",
-        "LICENCE",
-        "COPYING",
-        "NOTICE",
-        "COPYRIGHT",
-        "UNLICENSE",
-    ];
+    let begins = "LICENSE LICENCE COPYING NOTICE COPYRIGHT UNLICENSE";
     let capitals = |file: &Path| file.file_name().unwrap().to_string_lossy().to_uppercase();
     let is_text = |file: &PathBuf| {
-        file.is_file() && begins.iter().any(|begin| capitals(file).starts_with(begin))
+        let mut begins = begins.split(' ');
+        file.is_file() && begins.any(|begin| capitals(file).starts_with(begin))
     };
-    let entries = fs::read_dir(folder(part))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(folder(part));
+    let entries = entries.unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = entries.filter(is_text).collect();
     files.sort();
     let is_mit = |file: &PathBuf| capitals(file).ends_with("-MIT");
@@ -138,15 +131,11 @@ fn the_texts_of_all_licences_go_along() {
     }
     for own in ["LICENSE-APACHE", "LICENSE-MIT"] {
         let text = read(own).trim_end().to_string();
-        by_text
-            .entry(text)
-            .or_default()
-            .insert("nic-placement".to_string());
+        let names = by_text.entry(text).or_default();
+        names.insert("nic-placement".to_string());
     }
-    let mut texts: Vec<_> = by_text
-        .into_iter()
-        .map(|(text, names)| (names, text))
-        .collect();
+    let texts = by_text.into_iter();
+    let mut texts: Vec<_> = texts.map(|(text, names)| (names, text)).collect();
     texts.sort();
     for (names, text) in texts {
         let names: Vec<String> = names.into_iter().collect();

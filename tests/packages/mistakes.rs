@@ -46,9 +46,8 @@ fn without_time(line: &str) -> &str {
 fn shortened(line: &str) -> String {
     let line = line.trim();
     let line = line.split(" why  ").next().unwrap_or(line);
-    let line = line
-        .trim_end_matches(": no step is placed until that is put right")
-        .replace("nic-placement: this step runs without placement: ", "… ");
+    let line = line.trim_end_matches(": no step is placed until that is put right");
+    let line = line.replace("nic-placement: this step runs without placement: ", "… ");
     // the lists of all that is known are long
     let short: String = line.chars().take(240).collect();
     let dots = if short.len() < line.len() { " …" } else { "" };
@@ -85,20 +84,16 @@ fn record(root: &Root) -> String {
             line.contains(word) && is_ours && !line.starts_with("debug")
         };
         let logged = log.lines().map(without_time).find(is_of_it);
-        let by = if shown_by == "step" {
-            "srun"
-        } else {
-            "`check`"
-        };
+        let is_step = shown_by == "step";
+        let by = if is_step { "srun" } else { "`check`" };
         let is_told = told.or(logged).is_some();
         assert!(is_told, "{}: {done}:\n{said}\n{log}", root.name);
         let logged = logged.filter(|_| by == "srun");
         // both say the same, each after its own beginning
         let begins = ["error: ", "nic-placement: "];
         let message = logged.map(|line| {
-            begins
-                .iter()
-                .fold(line, |line, begin| line.trim_start_matches(begin))
+            let all = begins.iter();
+            all.fold(line, |line, begin| line.trim_start_matches(begin))
         });
         let both = told.zip(message);
         let both = both.is_some_and(|(told, message)| told.trim().ends_with(message.trim()));

@@ -54,11 +54,8 @@ pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, 
         way.truncate(depth.parse().expect("a depth"));
         let mut words = crate_.split(' ');
         let name = words.next().expect("a name").to_string();
-        let version = words
-            .next()
-            .expect("a version")
-            .trim_start_matches('v')
-            .to_string();
+        let version = words.next().expect("a version");
+        let version = version.trim_start_matches('v').to_string();
         let is_macro = crate_.contains("(proc-macro)");
         let compiling = is_macro || way.last().is_some_and(|(_, compiling)| *compiling);
         let (own, licence) = (crate_.contains("(/"), licence.replace('/', " OR "));
@@ -91,10 +88,8 @@ fn checksums() -> BTreeMap<String, String> {
     let lock = read("Cargo.lock");
     let of = |block: &str| {
         let (name, version) = (field(block, "name")?, field(block, "version")?);
-        Some((
-            format!("pkg:cargo/{name}@{version}"),
-            field(block, "checksum")?,
-        ))
+        let part = format!("pkg:cargo/{name}@{version}");
+        Some((part, field(block, "checksum")?))
     };
     lock.split("[[package]]").filter_map(of).collect()
 }
@@ -118,10 +113,8 @@ fn added() -> [Value; 2] {
 fn bill(file: &str, package: &str, kind: &str) -> String {
     let (parts, uses) = parts(package, "x86_64-unknown-linux-gnu");
     let sums = checksums();
-    let root = parts
-        .iter()
-        .find(|part| part.name == package)
-        .expect("the package itself");
+    let root = parts.iter().find(|part| part.name == package);
+    let root = root.expect("the package itself");
     let component = |part: &Part| {
         let mut component = json!({
             "type": "library", "bom-ref": part.purl(), "name": part.name, "version": part.version,
@@ -138,9 +131,8 @@ fn bill(file: &str, package: &str, kind: &str) -> String {
     let dependency = |part: &Part| {
         let purl = part.purl();
         let used = uses.iter().filter(|(user, _)| *user == purl);
-        let added = ["rust-std", "libunwind"]
-            .into_iter()
-            .filter(|_| part == root);
+        let added = ["rust-std", "libunwind"];
+        let added = added.into_iter().filter(|_| part == root);
         let used: Vec<&str> = used.map(|(_, used)| used.as_str()).chain(added).collect();
         json!({"ref": purl, "dependsOn": used})
     };
@@ -174,27 +166,20 @@ fn a_bill_has_the_lines_of_cargos_tree_and_no_other() {
         let bill: Value = serde_json::from_str(&bill).expect("JSON");
         let components = bill["components"].as_array().expect("a list");
         let named = |part: &Value| {
-            Some(format!(
-                "{} v{}",
-                part["name"].as_str()?,
-                part["version"].as_str()?
-            ))
+            let (name, version) = (part["name"].as_str()?, part["version"].as_str()?);
+            Some(format!("{name} v{version}"))
         };
         let listed: BTreeSet<String> = components.iter().filter_map(named).collect();
         let words = format!("tree --locked -e normal -p {package} --prefix none --format {{p}}");
         let tree = cargo(&words.split(' ').collect::<Vec<_>>());
         let line = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let own = format!("{package} v");
-        let wanted: BTreeSet<String> = tree
-            .lines()
-            .map(line)
-            .filter(|line| !line.starts_with(&own))
-            .collect();
+        let wanted = tree.lines().map(line);
+        let wanted: BTreeSet<String> = wanted.filter(|line| !line.starts_with(&own)).collect();
         assert_eq!(listed, wanted, "{file}");
         let linked = ["libc", "serde_json", "syn", "serde_derive"].map(|name| {
-            components
-                .iter()
-                .any(|part| part["name"] == name && part["scope"] == "required")
+            let mut all = components.iter();
+            all.any(|part| part["name"] == name && part["scope"] == "required")
         });
         assert_eq!(linked, [true, true, false, false], "{file}");
     }

@@ -8,9 +8,8 @@ use std::process::{Command, Stdio};
 /// Does a package hold this path?
 fn is_packed(wanted: &str) -> bool {
     let contents = read("packaging/contents.txt");
-    contents
-        .lines()
-        .any(|line| line.split(' ').next() == Some(wanted))
+    let mut lines = contents.lines();
+    lines.any(|line| line.split(' ').next() == Some(wanted))
 }
 
 /// A line of plugstack.conf: `optional`, the packages' library, and arguments that are understood.
@@ -27,10 +26,8 @@ fn is_understood(line: &str, file: &str) {
 /// `None`, and a line, where the program is not here.
 fn accepts(program: &str, arguments: &[&str], input: Option<&str>) -> Option<String> {
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(path(""))
-        .stdin(Stdio::null());
+    command.args(arguments);
+    command.current_dir(path("")).stdin(Stdio::null());
     if let Some(file) = input {
         command.stdin(std::fs::File::open(path(file)).unwrap());
     }
@@ -46,10 +43,8 @@ fn accepts(program: &str, arguments: &[&str], input: Option<&str>) -> Option<Str
 #[test]
 fn the_lines_that_packages_bring_are_understood_and_name_what_they_hold() {
     let shared = read("packaging/plugstack/share.conf");
-    let lines: Vec<&str> = shared
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
+    let lines = shared.lines();
+    let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     is_understood(lines[0], "share.conf");
 }
@@ -73,10 +68,8 @@ fn slinkys_values_include_a_folder_that_both_images_have() {
     let line = lines.find(|line| line.starts_with("include /usr/share/nic-placement"));
     // a pattern, so that an image without the package goes on
     let folder = line.and_then(|line| line.strip_prefix("include ")?.strip_suffix("/*.conf"));
-    assert!(is_packed(&format!(
-        "{}/90-nic-placement.conf",
-        folder.expect("a pattern")
-    )));
+    let folder = folder.expect("a pattern");
+    assert!(is_packed(&format!("{folder}/90-nic-placement.conf")));
     let [pyxis, own] =
         ["pyxis", "nic-placement"].map(|name| text.find(&format!("include /usr/share/{name}")));
     assert!(pyxis.is_some() && pyxis < own, "pyxis comes before");
@@ -93,24 +86,19 @@ fn slinkys_values_include_a_folder_that_both_images_have() {
         assert!(text.contains(&format!("repository: MY/{image}")));
     }
     if let Some(values) = yaml("packaging/slinky/values.yaml") {
-        let lines = values["configFiles"]["plugstack.conf"]
-            .as_str()
-            .expect("a text");
-        assert!(
-            lines.lines().all(|line| line.starts_with("include /")),
-            "{lines}"
-        );
+        let lines = &values["configFiles"]["plugstack.conf"];
+        let lines = lines.as_str().expect("a text");
+        let is_so = lines.lines().all(|line| line.starts_with("include /"));
+        assert!(is_so, "{lines}");
     }
 }
 
 #[test]
 fn soperators_entry_becomes_a_line_that_is_understood() {
-    let Some(values) = yaml("packaging/soperator/values.yaml") else {
-        return;
-    };
-    let plugins = values["plugStackConfig"]["customPlugins"]
-        .as_array()
-        .expect("a list");
+    let values = yaml("packaging/soperator/values.yaml");
+    let Some(values) = values else { return };
+    let plugins = &values["plugStackConfig"]["customPlugins"];
+    let plugins = plugins.as_array().expect("a list");
     for plugin in plugins {
         assert_eq!(plugin["required"], false);
         let mut line = format!("optional {}", plugin["path"].as_str().expect("a path"));
@@ -152,10 +140,8 @@ package.build(None, Prefix("/opt/p"))
 package.install(None, Prefix("/opt/p"))
 "#;
     if let Some(run) = accepts("python3", &["-c", spack], Some(file)) {
-        let called: Vec<&str> = run
-            .lines()
-            .filter(|line| line.starts_with("make "))
-            .collect();
+        let called = run.lines();
+        let called: Vec<&str> = called.filter(|line| line.starts_with("make ")).collect();
         let install = "make install prefix=/opt/p unitdir=/opt/p/lib/systemd/system";
         assert_eq!(called, ["make build", install]);
     }
@@ -169,40 +155,24 @@ fn no_package_depends_on_slurm() {
     let other = depends.find(|line| ![own, "Depends: libc6 (>= @glibc@)"].contains(line));
     assert_eq!(other, None);
     let spec = read("packaging/rpm/nic-placement.spec");
-    let required: Vec<&str> = spec
-        .lines()
-        .filter(|line| line.starts_with("Requires:"))
-        .collect();
+    let required = spec.lines().filter(|line| line.starts_with("Requires:"));
+    let required: Vec<&str> = required.collect();
     let own = "Requires:       libnic-placement-core0 = %{nicp_version}-%{nicp_release}";
     assert_eq!(required, [own]);
 }
 
 #[test]
 fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
-    let scripts = [
-        "nic-placement.postinst",
-        "nic-placement.prerm",
-        "nic-placement.postrm",
-    ];
-    for script in scripts
-        .into_iter()
-        .chain(["slurm-spank-nic-placement.postrm"])
-    {
+    let scripts = "nic-placement.postinst nic-placement.prerm nic-placement.postrm \
+                   slurm-spank-nic-placement.postrm";
+    for script in scripts.split(' ') {
         let file = format!("packaging/deb/{script}");
         let text = read(&file);
-        assert!(
-            text.starts_with("#!/bin/sh\n") && text.contains("\nset -e\n"),
-            "{script}"
-        );
+        let is_so = text.starts_with("#!/bin/sh\n") && text.contains("\nset -e\n");
+        assert!(is_so, "{script}");
         accepts("sh", &["-n", &file], None);
         // dpkg's own words for what failed half-way
-        for word in [
-            "abort-upgrade",
-            "abort-remove",
-            "failed-upgrade",
-            "upgrade",
-            "disappear",
-        ] {
+        for word in "abort-upgrade abort-remove failed-upgrade upgrade disappear".split(' ') {
             accepts("sh", &[&file, word, "0.0.1"], None);
         }
     }

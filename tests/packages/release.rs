@@ -26,25 +26,18 @@ pub fn clones(name: &str) -> Option<[PathBuf; 2]> {
 /// `make dist` by that command line: the files' names and bytes.
 pub fn made(clone: &Path, line: &str, variables: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     let mut command = Command::new("sh");
-    command
-        .args(["-c", line])
-        .current_dir(clone)
-        .envs(variables.iter().copied());
+    command.args(["-c", line]).current_dir(clone);
+    command.envs(variables.iter().copied());
     // the tests' own make would hand down its words
     Answer::of(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL")).ends(0);
     let dist = clone.join("target/dist");
     let mut sums = Command::new("sha256sum");
-    Answer::of(
-        sums.args(["--check", "--strict", "SHA256SUMS"])
-            .current_dir(&dist),
-    )
-    .ends(0);
+    sums.args(["--check", "--strict", "SHA256SUMS"]);
+    Answer::of(sums.current_dir(&dist)).ends(0);
     let files = fs::read_dir(&dist).unwrap().map(|entry| entry.unwrap());
     let named = files.map(|file| {
-        (
-            file.file_name().into_string().unwrap(),
-            fs::read(file.path()).unwrap(),
-        )
+        let name = file.file_name().into_string().unwrap();
+        (name, fs::read(file.path()).unwrap())
     });
     named.collect()
 }

@@ -58,17 +58,13 @@ fn play(stream: UnixStream, others: &BTreeMap<String, String>) -> BTreeMap<Strin
 fn agree(rank: usize, others: &BTreeMap<String, String>) -> (Answer, BTreeMap<String, String>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = tool();
-    command
-        .arg("agree")
-        .stdin(Stdio::from(OwnedFd::from(theirs)));
+    command.arg("agree");
+    command.stdin(Stdio::from(OwnedFd::from(theirs)));
     for (name, value) in [("PMI_FD", 0), ("PMI_RANK", rank), ("PMI_SIZE", NODES)] {
         command.env(name, value.to_string());
     }
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
     // the command keeps its copy of the child's socket until then
     drop(command);
     thread::scope(|scope| {
@@ -118,16 +114,12 @@ fn of_a_thousand_nodes_those_that_differ_are_named_by_the_first_task_alone() {
     ] {
         assert!(page.out.contains(line), "no `{line}`\n{page}");
     }
-    assert!(
-        told.keys().all(|key| key.starts_with("nicp.0.")),
-        "{told:?}"
-    );
+    let is_so = told.keys().all(|key| key.starts_with("nicp.0."));
+    assert!(is_so, "{told:?}");
     let (second, told) = agree(1, &BTreeMap::new());
     second.is(0, "", "");
-    assert!(
-        told.keys().all(|key| key.starts_with("nicp.1.")),
-        "{told:?}"
-    );
+    let is_so = told.keys().all(|key| key.starts_with("nicp.1."));
+    assert!(is_so, "{told:?}");
 }
 
 #[test]
@@ -140,10 +132,8 @@ fn a_task_that_told_nothing_or_nonsense_is_named() {
         let (answer, _) = agree(0, &others);
         answer.refuses(1, &[]);
         let told = ["task 1 told nothing", "Slurm's PMI: "];
-        assert!(
-            told.iter().any(|told| answer.err.contains(told)),
-            "{answer}"
-        );
+        let is_so = told.iter().any(|told| answer.err.contains(told));
+        assert!(is_so, "{answer}");
     }
 }
 
@@ -156,17 +146,14 @@ fn rails_in_reports_of_check_are_compared_by_audit() {
         report
     };
     let place = Place::new("agree");
-    let alike = place.file(
-        "alike.json",
-        format!("{:#}\n{:#}\n", with("n1"), with("n2")),
-    );
+    let alike = format!("{:#}\n{:#}\n", with("n1"), with("n2"));
+    let alike = place.file("alike.json", alike);
     let mut other = with("n3");
     lose_a_rail(&mut other["agreement"], 0);
     let odd = place.file("odd.json", format!("{other:#}\n"));
     run(&format!("audit {alike}")).ends(0);
     let both = run(&format!("audit {alike} {odd}"));
     both.ends(1).says(&[" n3 left out: ", " rails: "]);
-    run(&format!("agree {alike}"))
-        .ends(1)
-        .says(&["`nic-placement audit FILE…`"]);
+    let answer = run(&format!("agree {alike}"));
+    answer.ends(1).says(&["`nic-placement audit FILE…`"]);
 }

@@ -24,10 +24,8 @@ pub fn tool() -> Command {
 
 /// The tool with these words, none of which has a blank in it.
 pub fn run(line: &str) -> Answer {
-    ran(&line
-        .split(' ')
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>())
+    let words = line.split(' ').filter(|word| !word.is_empty());
+    ran(&Vec::from_iter(words))
 }
 
 pub fn ran(words: &[&str]) -> Answer {
@@ -50,9 +48,8 @@ pub fn json(line: &str) -> Value {
 pub fn machines() -> Vec<String> {
     let list = printed("machines");
     let names = list.lines().filter(|line| !line.starts_with(' '));
-    names
-        .map(|line| line.split(' ').next().unwrap().into())
-        .collect()
+    let parts = names.map(|line| line.split(' ').next().unwrap().into());
+    parts.collect()
 }
 
 /// A text in one line, with one blank between words.
@@ -106,10 +103,8 @@ impl Answer {
 
     /// The command's, to this input.
     pub fn to(command: &mut Command, input: &[u8]) -> Answer {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         // it may end before it has read all
         let _ = child.stdin.take().unwrap().write_all(input);
@@ -147,18 +142,16 @@ impl Answer {
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Answer {
         let text = flat(&self.both());
-        words
-            .iter()
-            .for_each(|word| assert!(text.contains(word), "no `{word}`\n{self}"));
+        let all = words.iter();
+        all.for_each(|word| assert!(text.contains(word), "no `{word}`\n{self}"));
         self
     }
 
     #[track_caller]
     pub fn lacks(&self, words: &[&str]) -> &Answer {
         let text = flat(&self.both());
-        words
-            .iter()
-            .for_each(|word| assert!(!text.contains(word), "`{word}`\n{self}"));
+        let all = words.iter();
+        all.for_each(|word| assert!(!text.contains(word), "`{word}`\n{self}"));
         self
     }
 
@@ -220,9 +213,8 @@ pub fn silent(place: &Place) -> Option<String> {
     let source = place.file("silent.c", include_str!("../silent.c"));
     let library = place.at("silent.so");
     let mut compiler = Command::new("cc");
-    let built = compiler
-        .args(["-shared", "-fPIC", "-o", &library, &source])
-        .status();
+    let built = compiler.args(["-shared", "-fPIC", "-o", &library, &source]);
+    let built = built.status();
     if !built.is_ok_and(|status| status.success()) {
         println!("skipped: no C compiler");
         return None;
@@ -233,13 +225,10 @@ pub fn silent(place: &Place) -> Option<String> {
 /// A shell's line on a terminal of its own, whose input ends at once; `None` without script(1).
 pub fn on_a_terminal(line: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut script = Command::new("script");
-    script
-        .args(["-qec", line, "/dev/null"])
-        .stdin(Stdio::null());
-    script
-        .env_remove("NO_COLOR")
-        .env("TERM", "xterm")
-        .env("TOOL", TOOL);
+    script.args(["-qec", line, "/dev/null"]);
+    script.stdin(Stdio::null());
+    script.env_remove("NO_COLOR");
+    script.env("TERM", "xterm").env("TOOL", TOOL);
     let Ok(output) = script.envs(variables.iter().copied()).output() else {
         println!("skipped: no script(1), of util-linux");
         return None;

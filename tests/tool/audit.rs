@@ -11,10 +11,9 @@ fn fixture(name: &str) -> String {
 
 /// What `audit -` answers to this input.
 fn piped(input: &str, arguments: &[&str]) -> Answer {
-    Answer::to(
-        tool().arg("audit").args(arguments).arg("-"),
-        input.as_bytes(),
-    )
+    let mut audit = tool();
+    audit.arg("audit").args(arguments).arg("-");
+    Answer::to(&mut audit, input.as_bytes())
 }
 
 #[test]
@@ -59,19 +58,9 @@ fn an_audit_ends_with_0_where_all_are_alike_or_there_is_one_and_with_1_where_one
 
 #[test]
 fn what_an_audit_writes_as_names_the_configuration_file_reads() {
-    let names = [
-        "gpu001",
-        "gpu002",
-        "gpu010",
-        "n9",
-        "n10",
-        "a1-ib",
-        "a2-ib",
-        "login",
-        "n01",
-        "rack2-node16",
-    ];
-    let list = HostList::parse(&compressed(names)).unwrap();
+    let names = "gpu001 gpu002 gpu010 n9 n10 a1-ib a2-ib login n01 rack2-node16".split(' ');
+    let names: Vec<&str> = names.collect();
+    let list = HostList::parse(&compressed(names.clone())).unwrap();
     assert_eq!(names.into_iter().find(|name| !list.has(name)), None);
     let others = ["gpu003", "n1", "n8", "a3-ib", "logi"];
     assert_eq!(others.into_iter().find(|name| list.has(name)), None);
@@ -94,20 +83,16 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
         input.push_str(&format!("{report}\n"));
     }
     let audit = piped(&input, &[]);
-    assert!(
-        audit.out.contains("  n3\n") && !audit.out.contains("  n4\n"),
-        "{audit}"
-    );
+    let is_so = audit.out.contains("  n3\n") && !audit.out.contains("  n4\n");
+    assert!(is_so, "{audit}");
     audit.says(&["nic-placement: 0.0, its kind 0.1 (2 of 4)"]);
     // a machine that is only described has no tool on it
     let described = super::json("check --json --machine dgx-h100");
     assert_eq!(described["versions"], json!({}));
     // and what check prints of it, an audit reads
     let mut report = described;
-    assert_eq!(
-        (&report["version"], &report["host"]),
-        (&json!(2), &Value::Null)
-    );
+    let found = (&report["version"], &report["host"]);
+    assert_eq!(found, (&json!(2), &Value::Null));
     let mut named = |host| {
         report["host"] = json!(host);
         format!("{report:#}\n")
@@ -119,41 +104,28 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
 fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
     let place = Place::new("audit-default");
     let ok = "that do not ask: `default=closest` (";
+    let (ours, sets) = ("libnic_placement.so", "default=closest rollout=10%");
     for (line, default, is_told) in [
-        (
-            "optional libnic_placement.so default=closest rollout=10%\n",
-            json!("default=closest rollout=10%"),
-            true,
-        ),
-        (
-            "optional libnic_placement.so\n",
-            json!("no default="),
-            false,
-        ),
-        ("optional spank_pyxis.so\n", Value::Null, false),
+        (&*format!("{ours} {sets}"), json!(sets), true),
+        (ours, json!("no default="), false),
+        ("spank_pyxis.so", Value::Null, false),
     ] {
-        let plugstack = place.file("plugstack.conf", line);
+        let plugstack = place.file("plugstack.conf", format!("optional {line}\n"));
         let more = format!("--machine dgx-h100 --plugstack {plugstack}");
-        assert_eq!(
-            super::json(&format!("check --json {more}"))["default"],
-            default
-        );
+        let report = super::json(&format!("check --json {more}"));
+        assert_eq!(report["default"], default);
         let text = flat(&run(&format!("check {more}")).out);
         assert_eq!(text.contains(ok), is_told, "{text}");
-        assert!(
-            is_told || default.is_null() || !text.contains("configuration"),
-            "{text}"
-        );
+        let is_so = is_told || default.is_null() || !text.contains("configuration");
+        assert!(is_so, "{text}");
     }
 }
 
 #[test]
 fn check_tells_the_firmware_the_versions_and_the_host_that_the_node_s_files_name() {
     let place = Place::new("facts");
-    let node = place.file(
-        "node.machine",
-        nic_placement_testing::snapshot_of("dgx-h100"),
-    );
+    let node = nic_placement_testing::snapshot_of("dgx-h100");
+    let node = place.file("node.machine", node);
     run(&format!("snapshot --unpack {node} {}", place.at("tree"))).ends(0);
     for (path, text) in [
         ("proc/sys/kernel/hostname", "gpu007.cluster.example"),
@@ -181,9 +153,8 @@ fn check_tells_the_firmware_the_versions_and_the_host_that_the_node_s_files_name
     let told = nics.iter().filter(|nic| nic["firmware"].is_string());
     assert_eq!(told.count(), 1);
     let gpus = report["gpus"].as_array().unwrap().iter();
-    let nics: Vec<_> = gpus
-        .map(|gpu| gpu["nics"].as_array().unwrap().len())
-        .collect();
+    let nics = gpus.map(|gpu| gpu["nics"].as_array().unwrap().len());
+    let nics: Vec<_> = nics.collect();
     assert_eq!(nics, [1; 8]);
 }
 
@@ -212,10 +183,8 @@ fn nothing_in_a_report_moves_a_terminal_or_makes_a_line_wider_than_a_page() {
     for answer in [piped(&stream, &[]), ran(&["audit", &file])] {
         answer.ends(1).says(&[r"\u{1b}[2J"]);
         is_harmless(&answer.both());
-        assert!(
-            !answer.both().lines().any(|line| line.starts_with("ok")),
-            "{answer}"
-        );
+        let is_so = !answer.both().lines().any(|line| line.starts_with("ok"));
+        assert!(is_so, "{answer}");
         fits(&answer.out, WIDTH);
     }
 }

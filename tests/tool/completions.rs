@@ -18,10 +18,8 @@ fn every_shell_s_completions_know_every_command_option_and_machine() {
         }
         // the completions for elvish and powershell complete no values
         if ["bash", "zsh", "fish"].contains(&shell) {
-            assert!(
-                machines().iter().all(|machine| script.contains(machine)),
-                "{shell}"
-            );
+            let is_so = machines().iter().all(|machine| script.contains(machine));
+            assert!(is_so, "{shell}");
         }
     }
 }
@@ -32,10 +30,8 @@ fn bash_completes_with_the_script() {
     let complete = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let at = words.len();
-        let (word, before) = (
-            words[at - 1],
-            words.get(at.wrapping_sub(2)).unwrap_or(&"nic-placement"),
-        );
+        let (word, before) = (words[at - 1], words.get(at.wrapping_sub(2)));
+        let before = before.unwrap_or(&"nic-placement");
         let ask = format!(
             "{script}\nCOMP_WORDS=(nic-placement {line}) COMP_CWORD={at}; \
              _nic__placement nic-placement '{word}' '{before}'; echo \"${{COMPREPLY[@]}}\""

@@ -61,10 +61,8 @@ fn what_check_advises_where_no_line_loads_the_plugin_works() {
         Answer::of(Command::new(&installed).args(words.split(' ')).arg(conf))
     };
     let quoted = |text: &str, head: &str| {
-        let from = text
-            .split_once(head)
-            .unwrap_or_else(|| panic!("no `{head}`: {text}"))
-            .1;
+        let from = text.split_once(head);
+        let from = from.unwrap_or_else(|| panic!("no `{head}`: {text}")).1;
         format!("{}{}", &head[1..], from.split('`').next().unwrap())
     };
     let include = "include plugstack.conf.d/*.conf\n";
@@ -74,23 +72,19 @@ fn what_check_advises_where_no_line_loads_the_plugin_works() {
     Answer::of(Command::new("sh").args(["-c", &format!("{copy} {folder}")])).ends(0);
     check(include).ends(0);
     fs::remove_dir_all(folder).unwrap();
-    check(&line)
-        .ends(0)
-        .says(&["libnic_placement.so` is there"]);
+    let answer = check(&line);
+    answer.ends(0).says(&["libnic_placement.so` is there"]);
     let path = line.trim_start_matches("optional ");
     let there = format!("there is no `/nowhere/libnic_placement.so`; `{path}` is");
-    check("optional /nowhere/libnic_placement.so\n")
-        .ends(3)
-        .says(&[&there]);
+    let answer = check("optional /nowhere/libnic_placement.so\n");
+    answer.ends(3).says(&[&there]);
 }
 
 /// A program of that name that never answers, first in the PATH, which says in a file `pid` that it
 /// was asked.
 fn never_answers(place: &Place, name: &str) -> String {
-    place.program(
-        name,
-        &format!("echo $$ > '{}'\nexec sleep 100000", place.at("pid")),
-    );
+    let script = format!("echo $$ > '{}'\nexec sleep 100000", place.at("pid"));
+    place.program(name, &script);
     place.at("")
 }
 
@@ -98,11 +92,8 @@ fn never_answers(place: &Place, name: &str) -> String {
 #[test]
 fn health_asks_no_program_of_slurms_since_what_those_wait_for_is_no_hardware() {
     let place = Place::new("health-slurm");
-    let path = format!(
-        "{}:{}",
-        never_answers(&place, "srun"),
-        std::env::var("PATH").unwrap()
-    );
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", never_answers(&place, "srun"));
     for more in ["", "--off acs", "--only nic-broken"] {
         let words = format!("check --health --lock {} {more}", place.0.display());
         Answer::of(tool().args(words.split_whitespace()).env("PATH", &path)).is(0, "", "");
@@ -129,9 +120,8 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
         command.uid(65534);
     }
     let answer = Answer::of(&mut command);
-    answer
-        .ends(0)
-        .says(&["none of its programs tells", "srun` has not answered"]);
+    answer.ends(0);
+    answer.says(&["none of its programs tells", "srun` has not answered"]);
     assert_eq!(answer.err.lines().count(), 1, "{answer}");
     let stat = format!("/proc/{}/stat", place.read("pid").trim());
     let is_left = || {
@@ -151,10 +141,8 @@ fn where_silent(place: &Place, silent: &str, more: &[&str]) -> Option<(Answer, u
     let library = answer::silent(place)?;
     let mut command = tool();
     // no test waits for another's lock
-    command
-        .args("check --health --within 5 --lock".split(' '))
-        .arg(&place.0)
-        .args(more);
+    command.args("check --health --within 5 --lock".split(' '));
+    command.arg(&place.0).args(more);
     let answer = Answer::of(command.env("LD_PRELOAD", library).env("SILENT", silent));
     let lock = fs::metadata(place.0.join(".check.lock")).unwrap().len();
     Some((answer, lock))
@@ -166,11 +154,8 @@ fn health_ends_though_a_driver_never_answers() {
     let Some((answer, lock)) = where_silent(&place, "/sys/", &[]) else {
         return;
     };
-    assert_eq!(
-        (answer.ends(4).out.lines().count(), &*answer.err),
-        (1, ""),
-        "{answer}"
-    );
+    let found = (answer.ends(4).out.lines().count(), &*answer.err);
+    assert_eq!(found, (1, ""), "{answer}");
     answer.says(&["nic-placement: no answer within 5 s"]);
     // another that waits for it waits for hardware
     assert_eq!(lock, 1);
@@ -203,13 +188,8 @@ fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
 fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
     let place = Place::new(&format!("script-{status}-{state}"));
     let page = fs::read_to_string(answer::checkout("docs/checks.md")).unwrap();
-    let script = page
-        .split("```sh\n")
-        .nth(1)
-        .unwrap()
-        .split("```")
-        .next()
-        .unwrap();
+    let mut script = page.split("```sh\n");
+    let script = script.nth(1).unwrap().split("```").next().unwrap();
     // slurmd hands over none
     let (before, path) = script.split_once("export PATH=").unwrap();
     let script = format!("{before}export PATH='{}':{path}", place.0.display());
@@ -218,10 +198,8 @@ fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
         place.program(name, &format!("echo {name} \"$@\" >> '{told}'\n{line}"));
     };
     let check = format!("[ {status} -eq 0 ] || echo 'nic-placement: acs'; exit {status}");
-    program(
-        "nic-placement",
-        &format!("[ $1 = check ] || exit 0; {check}"),
-    );
+    let check = format!("[ $1 = check ] || exit 0; {check}");
+    program("nic-placement", &check);
     let shows = match state {
         "" => "exit 1".to_string(),
         _ => format!(
@@ -231,10 +209,8 @@ fn calls_of_the_script(status: i32, state: &str, node: Option<&str>) -> String {
     program("scontrol", &format!("[ $1 = show ] || exit 0; {shows}"));
     program("hostname", "echo login1");
     let mut shell = Command::new("/bin/sh");
-    shell
-        .arg(place.file("script", script))
-        .env_clear()
-        .current_dir(&place.0);
+    shell.arg(place.file("script", script));
+    shell.env_clear().current_dir(&place.0);
     // slurmd would log what it says
     Answer::of(shell.envs(node.map(|node| ("SLURMD_NODENAME", node)))).is(0, "", "");
     place.read("told")
@@ -248,40 +224,28 @@ fn the_script_for_slurmd_drains_a_node_that_fails_by_slurms_own_name_and_leaves_
     let up = "IDLE MIXED ALLOCATED+COMPLETING IDLE+PLANNED IDLE+MAINTENANCE+RESERVED";
     for state in up.split(' ') {
         let expected = [begins, ask, drain, refresh].concat();
-        assert_eq!(
-            calls_of_the_script(4, state, Some("n7")),
-            expected,
-            "{state}"
-        );
+        let found = calls_of_the_script(4, state, Some("n7"));
+        assert_eq!(found, expected, "{state}");
     }
     // an admin's own reason was replaced at each interval
     let down = "IDLE+DRAIN MIXED+DRAIN+REBOOT_REQUESTED DOWN+DRAIN DOWN+NOT_RESPONDING IDLE+FAIL ";
     for state in down.split(' ') {
         let expected = [begins, ask, refresh].concat();
-        assert_eq!(
-            calls_of_the_script(4, state, Some("n7")),
-            expected,
-            "{state}"
-        );
+        let found = calls_of_the_script(4, state, Some("n7"));
+        assert_eq!(found, expected, "{state}");
     }
     for status in [0, 1, 2] {
         let expected = [begins, refresh].concat();
-        assert_eq!(
-            calls_of_the_script(status, "IDLE", Some("n7")),
-            expected,
-            "{status}"
-        );
+        let found = calls_of_the_script(status, "IDLE", Some("n7"));
+        assert_eq!(found, expected, "{status}");
     }
     assert!(calls_of_the_script(4, "IDLE", None).contains("scontrol show node login1\n"));
 }
 
 #[test]
 fn a_report_counts_what_fails_and_what_warns() {
-    let text = run(&format!(
-        "check --json --topology {}",
-        machine("sick.machine")
-    ))
-    .out;
+    let sick = machine("sick.machine");
+    let text = run(&format!("check --json --topology {sick}")).out;
     let report = Report::from_json(text.as_bytes()).unwrap();
     assert_eq!((report.fail, report.warn), (1, 2));
 }

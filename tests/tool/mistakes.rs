@@ -9,10 +9,8 @@ fn refused(words: &[&str], status: i32, why: &[&str]) {
     let answer = ran(words);
     answer.refuses(status, why);
     assert_eq!(answer.err.lines().count(), 1, "{answer}");
-    assert!(
-        answer.err.starts_with("nic-placement: ") && answer.err.len() <= 900,
-        "{answer}"
-    );
+    let is_so = answer.err.starts_with("nic-placement: ") && answer.err.len() <= 900;
+    assert!(is_so, "{answer}");
 }
 
 #[track_caller]
@@ -23,11 +21,8 @@ fn refused_line(line: &str, why: &[&str]) {
 #[test]
 fn an_empty_list_of_gpus_is_refused() {
     for list in ["", ",", "0,,1", "0,", " "] {
-        refused(
-            &["map", "--machine", "dgx-h100", "--gpus", list],
-            2,
-            &["`--gpus "],
-        );
+        let map = ["map", "--machine", "dgx-h100", "--gpus", list];
+        refused(&map, 2, &["`--gpus "]);
     }
 }
 
@@ -41,10 +36,8 @@ fn check_fails_by_each_argument_that_is_not_understood() {
         return println!("skipped: this is not root");
     }
     let line = format!("optional libnic_placement.so conf={conf}\n");
-    let of_dgx = format!(
-        "--machine dgx-h100 --plugstack {}",
-        place.file("plugstack.conf", line)
-    );
+    let line = place.file("plugstack.conf", line);
+    let of_dgx = format!("--machine dgx-h100 --plugstack {line}");
     let answer = run(&format!("check --json {of_dgx}"));
     answer.ends(4).says(&[
         "c:2`: `NodeName=ALL` is no node's name",
@@ -76,39 +69,21 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
 
 #[test]
 fn what_was_probably_meant_is_told() {
-    for (line, why) in [
-        // a command that is gone says what does it now
-        (
-            "explain --gpu 3",
-            ["is gone:", "`nic-placement show --gpu 3"],
-        ),
-        (
-            "measure -- true",
-            ["is gone:", "`nic-placement verify --bytes -- CMD"],
-        ),
-        ("top", ["is gone:", "`nic-placement verify --watch"]),
-        ("help top", ["is gone:", "`nic-placement verify --watch"]),
-        (
-            "verify sleep 1",
-            ["unexpected argument `sleep`", "[-- <CMD>...]"],
-        ),
-        ("exec true", ["<CMD>", "exec <WORDS> -- <CMD>"]),
-        (
-            "plan --machine gh200 --words closet",
-            ["`closet`, did you mean `closest`?", "--nic-placement=help`"],
-        ),
-        (
-            "plan --machine gh300",
-            [
-                "`gh300` for `--machine",
-                "`nic-placement machines` lists all",
-            ],
-        ),
-        ("refresh --textfile x", ["`--textfile x`", ".prom"]),
-        ("chek", ["`chek`", "similar subcommand exists: `check`"]),
-        ("check --off acx", ["`acx`", "similar value exists: `acs`"]),
-    ] {
-        refused_line(line, &why);
+    // a command that is gone says what does it now
+    let cases = "explain --gpu 3|is gone:|`nic-placement show --gpu 3
+        measure -- true|is gone:|`nic-placement verify --bytes -- CMD
+        top|is gone:|`nic-placement verify --watch
+        help top|is gone:|`nic-placement verify --watch
+        verify sleep 1|unexpected argument `sleep`|[-- <CMD>...]
+        exec true|<CMD>|exec <WORDS> -- <CMD>
+        plan --machine gh200 --words closet|`closet`, did you mean `closest`?|--nic-placement=help`
+        plan --machine gh300|`gh300` for `--machine|`nic-placement machines` lists all
+        refresh --textfile x|`--textfile x`|.prom
+        chek|`chek`|similar subcommand exists: `check`
+        check --off acx|`acx`|similar value exists: `acs`";
+    for case in cases.lines() {
+        let cells: Vec<_> = case.trim_start().split('|').collect();
+        refused_line(cells[0], &cells[1..]);
     }
     for command in commands() {
         let line = format!("{command} --no-such-option");
@@ -119,12 +94,8 @@ fn what_was_probably_meant_is_told() {
 #[test]
 fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
     let place = Place::new("other-files");
-    let readable = [
-        "topology JSON",
-        "a tar of /sys",
-        "`nvidia-smi topo -m`",
-        "`amd-smi topology`",
-    ];
+    let readable = "topology JSON|a tar of /sys|`nvidia-smi topo -m`|`amd-smi topology`".split('|');
+    let readable: Vec<_> = readable.collect();
     for (text, seems) in [
         ("# nic-placement\n\nA GPU and a NIC.\n", "`# nic-placement`"),
         ("\u{7f}ELF\u{2}\0\0", "ELF"),

@@ -50,11 +50,8 @@ fn every_device_stands_in_the_tree_once_in_order_and_below_its_numa_node() {
         };
         for gpu in json["gpus"].as_array().unwrap() {
             let expected = gpu["numa_node"].as_u64().map(|node| node.to_string());
-            assert_eq!(
-                numa(&format!("GPU {}", gpu["index"])),
-                expected,
-                "{machine}: {gpu}"
-            );
+            let found = numa(&format!("GPU {}", gpu["index"]));
+            assert_eq!(found, expected, "{machine}: {gpu}");
             // every pair's NIC has a line too
             for pair in gpu["pairs"].as_array().unwrap() {
                 numa(pair["name"].as_str().unwrap());
@@ -74,10 +71,8 @@ fn every_device_stands_in_the_tree_once_in_order_and_below_its_numa_node() {
     // NICs alone stand behind them
     let show = printed("show --machine dgx-h100");
     let at = ["mlx5_0 ", "mlx5_5 ", "mlx5_1 "].map(|name| show.find(name).unwrap());
-    assert!(
-        at.is_sorted() && show.find("mlx5_2 ") < show.find("NUMA node 1 "),
-        "{show}"
-    );
+    let is_so = at.is_sorted() && show.find("mlx5_2 ") < show.find("NUMA node 1 ");
+    assert!(is_so, "{show}");
 }
 
 #[test]
@@ -90,27 +85,21 @@ fn the_tree_says_what_is_chosen_what_is_left_out_and_what_is_down() {
         ("PCIe switch 0000:5c:00.0", "32.0 GT/s x16"),
     ] {
         let line = show.lines().find(|line| line.contains(name));
-        assert!(
-            line.is_some_and(|line| line.contains(told)),
-            "{name}: {show}"
-        );
+        let is_so = line.is_some_and(|line| line.contains(told));
+        assert!(is_so, "{name}: {show}");
     }
 }
 
 #[test]
 fn a_narrow_terminal_gets_narrow_lines_and_a_wide_one_those_of_a_pipe() {
-    let Some(shown) = on_columns(60, "show --machine dgx-h100", &[]) else {
-        return;
-    };
+    let shown = on_columns(60, "show --machine dgx-h100", &[]);
+    let Some(shown) = shown else { return };
     // a long line goes on behind its guide
     let goes_on = ["\n│  │  ├─ GPU 0 ", "\n│  │  │    mlx5_0:1 PIX\n"];
     assert!(goes_on.iter().all(|part| shown.contains(part)), "{shown}");
-    for command in [
-        "show --machine dgx-h100",
-        "plan --machine dgx-h100 --gpus-per-task 1 --why",
-        "show --machine dgx-h100 --gpu 1",
-        "show --help",
-    ] {
+    let all = "show --machine dgx-h100|plan --machine dgx-h100 --gpus-per-task 1 --why|\
+               show --machine dgx-h100 --gpu 1|show --help";
+    for command in all.split('|') {
         let narrow = on_columns(64, command, &[]).unwrap();
         if !command.contains("--help") {
             fits(&narrow, 64);
@@ -144,15 +133,15 @@ fn large(pairs: usize) -> String {
             let port = function(format!("{pair:04x}:02:{number:02x}.0"), switch.clone());
             function(format!("{pair:04x}:{:02x}:00.0", number + 3), port)
         };
+        let gpu = device(0);
         gpus.push(format!(
-            r#"{{"address":"{}","vendor":"nvidia","minor":{pair}}}"#,
-            device(0)
+            r#"{{"address":"{gpu}","vendor":"nvidia","minor":{pair}}}"#
         ));
         let port =
             r#"[{"number":1,"state":"active","rate_mbps":400000,"link_layer":"InfiniBand"}]"#;
+        let nic = device(1);
         nics.push(format!(
-            r#"{{"name":"mlx5_{pair}","address":"{}","ports":{port}}}"#,
-            device(1)
+            r#"{{"name":"mlx5_{pair}","address":"{nic}","ports":{port}}}"#
         ));
     }
     let numa = [0, 1].map(|node| {
@@ -198,16 +187,11 @@ fn a_plan_s_picture_has_a_line_for_each_nic_of_each_gpu_and_names_the_tasks() {
     let draw = |words: &str| printed(&format!("plan --machine dgx-h100 --svg {words}"));
     let each = draw("--gpus-per-task 1");
     assert_eq!(lines(&each), 8, "{each}");
-    assert!(
-        each.contains("task 7 · cpus 56-111,168-223 · memory 1"),
-        "{each}"
-    );
+    let is_so = each.contains("task 7 · cpus 56-111,168-223 · memory 1");
+    assert!(is_so, "{each}");
     let two = draw("--gpus 0,7 --gpus-per-task 1");
-    assert_eq!(
-        (lines(&two), two.matches("no task has it").count()),
-        (2, 6),
-        "{two}"
-    );
+    let found = (lines(&two), two.matches("no task has it").count());
+    assert_eq!(found, (2, 6), "{two}");
     // one task with all: each GPU with the NIC that it would use
     assert_eq!(lines(&draw("-n1 --gpus-per-task all")), 8);
     // four with four on each NUMA node
@@ -218,9 +202,8 @@ fn a_plan_s_picture_has_a_line_for_each_nic_of_each_gpu_and_names_the_tasks() {
 fn lines(text: &str) -> usize {
     let paths = text.split("<path class=").skip(1);
     let across = paths.filter(|path| {
-        let words = path
-            .split(['M', 'C', ' ', '"'])
-            .filter_map(|word| word.parse().ok());
+        let words = path.split(['M', 'C', ' ', '"']);
+        let words = words.filter_map(|word| word.parse().ok());
         let words: Vec<f64> = words.collect();
         words[6] - words[0] == 150.0
     });
@@ -252,24 +235,18 @@ fn a_picture_is_written_to_a_file_whose_name_tells_its_kind_and_no_link_is_follo
         assert_eq!(place.read("node.svg"), svg);
     }
     symlink(&file, place.at("link.svg")).unwrap();
-    run(&format!("{show} --svg -o {}", place.at("link.svg")))
-        .ends(1)
-        .says(&["is a symbolic link"]);
+    let answer = run(&format!("{show} --svg -o {}", place.at("link.svg")));
+    answer.ends(1).says(&["is a symbolic link"]);
     for name in ["node.pdf", "node.PNG"] {
-        run(&format!("{show} -o {}", place.at(name)))
-            .ends(1)
-            .says(&["ends with .svg"]);
+        let answer = run(&format!("{show} -o {}", place.at(name)));
+        answer.ends(1).says(&["ends with .svg"]);
         assert!(!place.0.join(name).exists(), "{name}");
     }
     run(&format!("{show} --svg -o {}", place.at("node.png"))).ends(1);
     assert!(!place.0.join("node.png").exists());
-    for words in [
-        "show -o x.svg --json",
-        "show --svg --json",
-        "plan -o x.png --env",
-        "plan --svg --env",
-        "plan --svg --why",
-    ] {
+    let all = "show -o x.svg --json|show --svg --json|plan -o x.png --env|plan --svg --env|\
+               plan --svg --why";
+    for words in all.split('|') {
         run(&format!("{words} --machine gh200")).ends(2);
     }
 }
@@ -304,14 +281,9 @@ fn the_two_halves_of_an_mi250x_stand_in_one_box() {
         above(&tree, at, "one MI250X").and(above(&tree, at, "NUMA node"))
     };
     for pair in 0..4 {
-        let [first, second, nic] = [
-            format!("GPU {}", pair * 2),
-            format!("GPU {}", pair * 2 + 1),
-            format!("cxi{pair}"),
-        ];
-        let box_of = package(&first);
-        assert!(box_of.is_some());
-        assert_eq!((package(&second), package(&nic)), (box_of, box_of));
+        let [first, second] = [0, 1].map(|half| package(&format!("GPU {}", pair * 2 + half)));
+        assert!(first.is_some());
+        assert_eq!((second, package(&format!("cxi{pair}"))), (first, first));
     }
     let svg = printed("show --machine frontier --svg");
     assert_eq!(svg.matches(">one MI250X</text>").count(), 4);

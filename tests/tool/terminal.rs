@@ -7,9 +7,8 @@ use super::*;
 fn a_command_that_waits_for_a_terminal_s_input_says_so() {
     const WAITS: &str = "paste here, until Ctrl-D";
     for command in ["audit", "fabric", "audit -", "verify --merge"] {
-        let Some(shown) = on_a_terminal(&format!("$TOOL {command}"), &[]) else {
-            return;
-        };
+        let shown = on_a_terminal(&format!("$TOOL {command}"), &[]);
+        let Some(shown) = shown else { return };
         assert!(shown.contains(WAITS), "{command}: {shown}");
         Answer::of(tool().args(command.split(' ')).stdin(Stdio::null())).lacks(&[WAITS]);
     }

@@ -8,11 +8,8 @@ fn nics_of_efa_and_slingshot_read_as_libfabrics_choice_and_as_no_fault() {
     for machine in ["aws-p5", "aws-g5", "frontier"] {
         for command in ["show", "plan --gpus-per-task 1", "show --gpu all"] {
             let answer = run(&format!("{command} --machine {machine}"));
-            answer.says(&[
-                "libfabric chooses",
-                "left alone",
-                " through libfabric, which chooses",
-            ]);
+            answer.says(&["libfabric chooses", "left alone"]);
+            answer.says(&[" through libfabric, which chooses"]);
             answer.lacks(&["no NIC", "left out", "none"]);
         }
         let map = run(&format!("map --format sglang --machine {machine}"));
@@ -29,18 +26,13 @@ fn a_list_that_lacks_another_nodes_interfaces_is_printed_with_a_note_on_what_to_
         ("dgx-h100", "rail,env=nccl", 0, 0),
         ("aws-p5", "rail", 0, 0),
     ] {
-        let plan = run(&format!(
-            "plan --machine {machine} --gpus-per-task 1 --env --words {words}"
-        ));
+        let of = format!("--machine {machine} --gpus-per-task 1 --words {words}");
+        let plan = run(&format!("plan --env {of}"));
         let found = plan.out.matches(" export UCX_NET_DEVICES=").count();
         assert_eq!((found, plan.err.lines().count()), (lists, notes), "{plan}");
-        let told = [
-            "`UCX_NET_DEVICES` lacks the node's IP",
-            "add them, as `,eth0,lo`",
-        ];
-        told.iter()
-            .take(2 * notes)
-            .for_each(|told| assert!(plan.err.contains(told), "{plan}"));
+        for told in "`UCX_NET_DEVICES` lacks the node's IP|add them, as `,eth0,lo`".split('|') {
+            assert!(notes == 0 || plan.err.contains(told), "{plan}");
+        }
     }
 }
 
@@ -64,10 +56,8 @@ fn a_note_of_check_with_a_remedy_tells_it_and_one_without_does_not() {
     let topology = place.file("login.json", topology);
     let login = run(&format!("check --only node --topology {topology}"));
     login.lacks(&[" do "]);
-    assert!(
-        fresh.out.starts_with("note ") && login.out.starts_with("note "),
-        "{fresh}{login}"
-    );
+    let is_so = fresh.out.starts_with("note ") && login.out.starts_with("note ");
+    assert!(is_so, "{fresh}{login}");
 }
 
 #[test]
@@ -87,19 +77,16 @@ fn what_is_there_once_is_counted_so() {
     }
     let fixture = checkout("tests/machines/measure/bare-n0.json");
     let merged = run(&format!("verify --merge {}", fixture.display()));
-    assert!(
-        merged.lacks(&plural).out.starts_with("1 node, "),
-        "{merged}"
-    );
+    let is_so = merged.lacks(&plural).out.starts_with("1 node, ");
+    assert!(is_so, "{merged}");
 }
 
 #[test]
 fn an_audit_names_devices_as_people_do() {
     let fixture = checkout("tests/machines/audit/alike.json");
     let audit = run(&format!("audit {}", fixture.display()));
-    audit
-        .says(&["8 NICs ConnectX-7 at PIX", "E810-C"])
-        .lacks(&["15b3:", "verbs"]);
+    audit.says(&["8 NICs ConnectX-7 at PIX", "E810-C"]);
+    audit.lacks(&["15b3:", "verbs"]);
 }
 
 #[test]
@@ -108,7 +95,6 @@ fn a_word_for_a_path_is_explained_below_where_it_stands_and_no_other_is() {
     let all = format!("{near}, NODE host bridges of one NUMA node, SYS different NUMA nodes");
     run("show --machine dgx-h100").says(&[&all]);
     run("show --gpu 0 --machine dgx-h100").says(&[&all]);
-    run("plan --machine dgx-h100")
-        .says(&[near])
-        .lacks(&["NODE host"]);
+    let answer = run("plan --machine dgx-h100");
+    answer.says(&[near]).lacks(&["NODE host"]);
 }

@@ -45,9 +45,8 @@ fn what_is_no_regular_file_is_not_replaced_and_a_folder_that_does_not_exist_is_n
     symlink(at("target"), at("link")).unwrap();
     symlink("nowhere", at("dangling")).unwrap();
     // one that others made: a test that fails must not cost the machine its own
-    let device = Command::new("mknod")
-        .args([&at("null"), "c", "1", "3"])
-        .output();
+    let mut command = Command::new("mknod");
+    let device = command.args([&at("null"), "c", "1", "3"]).output();
     let has_device = device.is_ok_and(|made| made.status.success());
     let folder = place.at("folder");
     let before = names(&folder);
@@ -64,10 +63,8 @@ fn what_is_no_regular_file_is_not_replaced_and_a_folder_that_does_not_exist_is_n
         let nowhere = place.at("nonexistent");
         let answer = writer(words, format!("{nowhere}/x"));
         let why = format!("the folder `{nowhere}` does not");
-        assert!(
-            !words.starts_with("refresh") || answer.err.contains(&why),
-            "{answer}"
-        );
+        let is_so = !words.starts_with("refresh") || answer.err.contains(&why);
+        assert!(is_so, "{answer}");
         assert!(!fs::exists(&nowhere).unwrap(), "{}", answer.ends(1));
     }
     let kind = |name: &str| fs::symlink_metadata(at(name)).unwrap().file_type();
@@ -81,9 +78,9 @@ fn a_file_is_written_whole_beside_a_link_with_the_name_of_the_new_one() {
     let place = Place::new("whole");
     symlink(place.file("other", "other"), place.at("m.new")).unwrap();
     for _ in 0..2 {
+        let file = place.at("m.json");
         run(&format!(
-            "map --machine dgx-h100 --format mooncake -o {}",
-            place.at("m.json")
+            "map --machine dgx-h100 --format mooncake -o {file}"
         ))
         .ends(0);
         let text = place.read("m.json");
@@ -105,37 +102,24 @@ fn a_regular_file_is_replaced_and_its_readers_stay_but_those_of_the_node_file_ar
             // only root may
             let is_another_s = chown(&file, Some(61234), Some(61234)).is_ok() && !is_node_file;
             writer(words, &file).ends(0);
-            let begins = if is_node_file {
-                "nic-placement node file "
-            } else {
-                "{"
-            };
-            assert!(
-                fs::read(&file).unwrap().starts_with(begins.as_bytes()),
-                "{words}"
-            );
-            assert_eq!(
-                mode(&file),
-                if is_node_file { 0o644 } else { old },
-                "{words}"
-            );
+            let head = "nic-placement node file ";
+            let begins = if is_node_file { head } else { "{" };
+            let is_so = fs::read(&file).unwrap().starts_with(begins.as_bytes());
+            assert!(is_so, "{words}");
+            let found = mode(&file);
+            assert_eq!(found, if is_node_file { 0o644 } else { old }, "{words}");
             let facts = fs::metadata(&file).unwrap();
             let owner = (facts.uid(), facts.gid());
-            assert!(
-                !is_another_s || owner == (61234, 61234),
-                "{words}: {owner:?}"
-            );
+            let is_so = !is_another_s || owner == (61234, 61234);
+            assert!(is_so, "{words}: {owner:?}");
         }
         // a new file has the readers that the umask leaves
         let new = place.at(words.split(' ').next().unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", "umask 027; exec \"$@\"", "sh", TOOL]);
         Answer::of(shell.args(words.split(' ')).arg(&new)).ends(0);
-        assert_eq!(
-            mode(&new),
-            if is_node_file { 0o644 } else { 0o640 },
-            "{words}"
-        );
+        let found = mode(&new);
+        assert_eq!(found, if is_node_file { 0o644 } else { 0o640 }, "{words}");
     }
 }
 

@@ -32,10 +32,8 @@ impl First {
             .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
         let runs = |program: &str, words: &[&str]| {
             let mut command = Command::new(program);
-            let ended = command
-                .args(words)
-                .stderr(Stdio::null())
-                .stdout(Stdio::null());
+            command.args(words);
+            let ended = command.stderr(Stdio::null()).stdout(Stdio::null());
             ended.status().is_ok_and(|status| status.success())
         };
         for (fits, why) in [
@@ -110,20 +108,15 @@ impl First {
         self.write("L", &list(topology));
         let script =
             "case \"$*\" in 'topo -m') cat topo ;; -q) cat q ;; -L) cat L ;; *) exit 1 ;; esac";
-        self.program(
-            "nvidia-smi",
-            &format!("cd {}\n{script}", self.played.0.0.display()),
-        );
+        let script = format!("cd {}\n{script}", self.played.0.0.display());
+        self.program("nvidia-smi", &script);
         // it does not heed the first signal either
         self.program("lspci", "trap '' TERM INT HUP\nsleep 300 & wait\nsleep 300");
         self.program("lstopo-no-graphics", "exit 1");
         let state = format!("-DSTATE=\"{}\"", at("fakecpu"));
         self.write("fakecpu", "");
-        let source = self
-            .root
-            .join("tests/slurm/fakecpu.c")
-            .display()
-            .to_string();
+        let source = &self.root;
+        let source = source.join("tests/slurm/fakecpu.c").display().to_string();
         let library = at("fakecpu.so");
         let compiled = [
             "-O1", "-shared", "-fPIC", &state, "-o", &library, &source, "-ldl", "-pthread",
@@ -136,20 +129,18 @@ impl First {
         let mut command = Command::new("unshare");
         let cgroups = if has_device_cgroups() { "yes" } else { "no" };
         let path = std::env::var("PATH").unwrap_or_default();
-        command
-            .arg("--mount")
-            .arg(self.root.join("tests/slurm/machine.sh"))
-            .arg("alone")
-            .arg(self.path("node"))
-            .args([cgroups, "env"])
-            .arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()))
-            .arg(format!("LD_LIBRARY_PATH={}", self.played.0.0.display()))
-            .arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()))
-            .arg(format!("PATH={}:{path}", self.path("bin").display()))
-            .arg(format!("OUT={}", self.path("out").display()))
-            .arg(format!("LIMIT={LIMIT}"))
-            .arg(self.path("pack/first.sh"))
-            .stdin(Stdio::null());
+        let library = self.played.0.0.display();
+        command.arg("--mount");
+        command.arg(self.root.join("tests/slurm/machine.sh"));
+        command.arg("alone");
+        command.arg(self.path("node")).args([cgroups, "env"]);
+        command.arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()));
+        command.arg(format!("LD_LIBRARY_PATH={library}"));
+        command.arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()));
+        command.arg(format!("PATH={}:{path}", self.path("bin").display()));
+        command.arg(format!("OUT={}", self.path("out").display()));
+        command.arg(format!("LIMIT={LIMIT}"));
+        command.arg(self.path("pack/first.sh")).stdin(Stdio::null());
         command
     }
 
@@ -170,11 +161,8 @@ impl First {
             let is_other = name.parse::<u32>().is_ok() && name != own;
             (is_other && all.contains(&ours)).then_some(all)
         };
-        fs::read_dir("/proc")
-            .unwrap()
-            .flatten()
-            .filter_map(told)
-            .collect()
+        let all = fs::read_dir("/proc");
+        all.unwrap().flatten().filter_map(told).collect()
     }
 }
 
@@ -268,11 +256,8 @@ fn lying(matrix: String) -> String {
     let cells = matrix.lines().map(|line| line.split('\t').collect());
     let mut lines: Vec<Vec<&str>> = cells.collect();
     for (row, column, name) in [(3, 9, "GPU2"), (9, 3, "NIC0")] {
-        assert_eq!(
-            (lines[row][0], lines[row][column]),
-            (name, "NODE"),
-            "{matrix}"
-        );
+        let found = (lines[row][0], lines[row][column]);
+        assert_eq!(found, (name, "NODE"), "{matrix}");
         lines[row][column] = "SYS";
     }
     lines.iter().map(|cells| cells.join("\t") + "\n").collect()
@@ -292,9 +277,8 @@ fn named<'v>(all: &'v Value, key: &str, name: &str) -> &'v Value {
 
 #[test]
 fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driver_in_each_way() {
-    let Some(first) = First::new("first-hour") else {
-        return;
-    };
+    let first = First::new("first-hour");
+    let Some(first) = first else { return };
     let topology = platform::model(MACHINE).unwrap();
     first.play(&topology, lying);
     let begun = Instant::now();
@@ -304,10 +288,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     answer.ends(3);
     assert_eq!(first.left(), [""; 0]);
     let result = first.json();
-    assert_eq!(
-        (&result["complete"], &result["played"]),
-        (&true.into(), &true.into())
-    );
+    let found = (&result["complete"], &result["played"]);
+    assert_eq!(found, (&true.into(), &true.into()));
 
     // 1: the witnesses
     let of = |name: &str| named(&result["witnesses"], "program", name);
@@ -331,17 +313,11 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     let form = |name: &str| named(&result["driver"]["forms"], "form", name);
     let unlike = "MIG of a GPU without instances";
     for one in result["driver"]["forms"].as_array().unwrap() {
-        let agrees = if one["form"] == unlike {
-            "differs"
-        } else {
-            "agrees"
-        };
+        let differs = one["form"] == unlike;
+        let agrees = if differs { "differs" } else { "agrees" };
         let by_plan = one["plan_verdict"].as_str().unwrap_or(agrees);
-        assert_eq!(
-            (&one["exec_verdict"], by_plan),
-            (&agrees.into(), agrees),
-            "{one}"
-        );
+        let found = (&one["exec_verdict"], by_plan);
+        assert_eq!(found, (&agrees.into(), agrees), "{one}");
     }
     let devices = |name: &str| strings(&form(name)["driver"]).len();
     for (form, count) in [
@@ -358,9 +334,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     assert_eq!(reversed[0], "0000:df:00.0");
 
     // 3: Slurm; a device cgroup only where this machine has one
-    let kinds = ["free", "constrained"]
-        .into_iter()
-        .take(if has_device_cgroups() { 2 } else { 1 });
+    let kinds = ["free", "constrained"].into_iter();
+    let kinds = kinds.take(if has_device_cgroups() { 2 } else { 1 });
     for kind in kinds {
         let steps = &result["slurm"][kind]["steps"];
         let tasks = |name: &str| named(steps, "step", name)["tasks"].as_array().unwrap();
@@ -383,10 +358,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     if has_device_cgroups() {
         let task = of_step("constrained", "a task without a GPU");
         let none: &[&str] = &[];
-        assert_eq!(
-            [strings(&task["driver"]), strings(&task["ours"])],
-            [none, none]
-        );
+        let found = [strings(&task["driver"]), strings(&task["ours"])];
+        assert_eq!(found, [none, none]);
     } else {
         let why = result["slurm"]["constrained"]["not_tried"].as_str();
         assert_eq!(why, Some("no cgroups are mounted here"));
@@ -408,10 +381,8 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     let count = others.len();
     others.retain(|of| ![lie, imported].contains(of));
     let is_mig = |of: &&str| of.contains("MIG-GPU-");
-    assert!(
-        count == 4 && others.len() == 2 && others.iter().all(is_mig),
-        "{said}"
-    );
+    let is_so = count == 4 && others.len() == 2 && others.iter().all(is_mig);
+    assert!(is_so, "{said}");
     for part in [&format!("differs: {lie}"), "the driver is played"] {
         assert!(said.contains(part), "{said}");
     }
@@ -424,18 +395,16 @@ fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driv
     let agree: usize = sent.ways.iter().map(|way| way.agree).sum();
     assert!(agree > 60, "{sent:?}");
     let mut refused = Command::new(first.root.join("tests/gpu/result.sh"));
-    refused
-        .arg(first.path("out/first.json"))
-        .env("RESULTS", first.path("results"));
+    refused.arg(first.path("out/first.json"));
+    refused.env("RESULTS", first.path("results"));
     Answer::of(&mut refused).ends(1).says(&["played"]);
     assert!(!first.path("results").exists());
 }
 
 #[test]
 fn a_first_hour_that_is_cut_off_leaves_what_it_found_and_no_process() {
-    let Some(first) = First::new("first-cut") else {
-        return;
-    };
+    let first = First::new("first-cut");
+    let Some(first) = first else { return };
     first.play(&platform::model(MACHINE).unwrap(), |text| text);
     let mut script = first.script().stdout(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();

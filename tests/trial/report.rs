@@ -55,20 +55,14 @@ fn other_programs_pictures_are_compared() {
         let mut witnesses = report.witnesses.iter();
         witnesses.find(|of| of.program == program).unwrap()
     };
-    assert!(
-        of("lstopo").agrees() && of("lstopo").compared > 80,
-        "{report:?}"
-    );
+    let is_so = of("lstopo").agrees() && of("lstopo").compared > 80;
+    assert!(is_so, "{report:?}");
     // of another machine
-    assert!(
-        !of("nvidia-smi topo -m").differences.is_empty(),
-        "{report:?}"
-    );
+    let is_so = !of("nvidia-smi topo -m").differences.is_empty();
+    assert!(is_so, "{report:?}");
     assert_eq!(of("NCCL").not_tried.as_deref(), Some("no `libnccl.so.2`"));
-    assert_eq!(
-        of("rocm-smi --showtopo").not_tried.as_deref(),
-        Some("no output")
-    );
+    let found = of("rocm-smi --showtopo").not_tried.as_deref();
+    assert_eq!(found, Some("no output"));
     assert_eq!((report.nodes, &*report.releases["Slurm"]), (2, "24.05.1"));
     assert!(report.machine.starts_with("8 x NVIDIA H100"), "{report:?}");
 }
@@ -89,11 +83,8 @@ fn each_way_has_what_the_driver_said_of_each_task() {
     let [first, second] = &report.ways[..] else {
         panic!("{report:?}")
     };
-    assert_eq!(
-        (first.tasks, first.agree, first.bound),
-        (2, 1, 2),
-        "{first:?}"
-    );
+    let found = (first.tasks, first.agree, first.bound);
+    assert_eq!(found, (2, 1, 2), "{first:?}");
     let [near, without] = [(2, 2), (0, 1)].map(|(near, known)| Near { near, known });
     assert_eq!((&first.near, &first.near_without), (&near, &without));
     assert_eq!(first.differ, ["driver 0000:43:00.0, we 0000:1b:00.0"]);
@@ -172,10 +163,8 @@ fn the_near_and_the_far_side_are_assignments_that_a_shell_may_read() {
     let dgx = sides("dgx-h100");
     let facts = "gpus=8 near_nic=mlx5_0 far_nic=mlx5_6 far_memory=1 far_cpus=56-111,168-223";
     for line in facts.split(' ') {
-        assert!(
-            dgx.lines().any(|other| other == line),
-            "{line} is not in {dgx}"
-        );
+        let is_so = dgx.lines().any(|other| other == line);
+        assert!(is_so, "{line} is not in {dgx}");
     }
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_=,-.".contains(letter);
     for machine in machines() {

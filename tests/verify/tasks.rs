@@ -28,9 +28,8 @@ impl Tree {
     fn verdicts(&self, words: &str) -> Vec<TaskVerdict> {
         let answer = self.verify(&format!("--json {words}"));
         // of another node nothing of NICs is known
-        NodeReport::read(answer.ends(2).out.as_bytes())
-            .unwrap()
-            .tasks
+        let report = NodeReport::read(answer.ends(2).out.as_bytes());
+        report.unwrap().tasks
     }
 }
 
@@ -38,11 +37,8 @@ impl Tree {
 fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
     let tree = Tree::new("verify");
     let mark = MARK.replace(" set:", " cpus=0-3 set:") + " set:NCCL_IB_HCA==mlx5_0:1";
-    tree.task(
-        100,
-        0,
-        &[&mark, "UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA==mlx5_0:1"],
-    );
+    let lists = ["UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA==mlx5_0:1"];
+    tree.task(100, 0, &[&mark, lists[0], lists[1]]);
     tree.thread(100, 101, "NCCL Progress 0", "S (sleeping)", "1");
     tree.thread(100, 103, "omp", "R (running)", "3-4");
     tree.thread(100, 102, "gone", "Z (zombie)", "7");
@@ -54,10 +50,8 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
         panic!()
     };
     let label = task.numbers.label();
-    assert_eq!(
-        (label.as_deref(), task.is_placed),
-        (Some("17.0 task 0"), true)
-    );
+    let found = (label.as_deref(), task.is_placed);
+    assert_eq!(found, (Some("17.0 task 0"), true));
     assert_eq!((task.cpus.threads, &task.cpus.left_for), (3, &None));
     // of 75 * 4 + 2048 and 100 KiB
     assert_eq!(task.near_memory, Some(95), "{task:?}");
@@ -77,20 +71,15 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
 fn a_reason_of_many_tasks_is_said_once() {
     let tree = Tree::new("verify-once");
     let none = tree.verify("--job 17");
-    assert!(
-        none.ends(2).out.starts_with("no task that this user"),
-        "{none}"
-    );
+    let is_so = none.ends(2).out.starts_with("no task that this user");
+    assert!(is_so, "{none}");
     for local in 0..8 {
         tree.task(100 + local, local, &[MARK, "UCX_NET_DEVICES=mlx5_1:1"]);
     }
     let answer = tree.verify("--job 17");
     answer.says(&["note: 17.0 task 0, 17.0 task 1, 17.0 task 2 and 5 more: had another value"]);
-    assert_eq!(
-        answer.out.matches("had another value").count(),
-        1,
-        "{answer}"
-    );
+    let found = answer.out.matches("had another value").count();
+    assert_eq!(found, 1, "{answer}");
 }
 
 #[test]
@@ -99,10 +88,8 @@ fn what_a_user_wrote_breaks_no_line_and_does_not_reach_the_terminal() {
     let mark = "NIC_PLACEMENT=v1 policy=\x1b[2J gpus=x nics=\x1b[31m cpus=9999999999- set:A\x1bB=1 set:LD_X=1";
     tree.task(100, 0, &[]);
     let numbers = ["SLURM_JOB_ID=17", "SLURM_STEP_ID=0", "SLURM_LOCALID=0\n"];
-    tree.process(
-        100,
-        &[&numbers[..], &[mark, "SLURM_STEP_GPUS=\x1b[1m"]].concat(),
-    );
+    let others = [mark, "SLURM_STEP_GPUS=\x1b[1m"];
+    tree.process(100, &[&numbers[..], &others].concat());
     tree.thread(100, 101, "\x1b]0;title\x07", "S (sleeping)", "999999999999");
     tree.thread(100, 102, "\x1b[31mroot: all well", "S (sleeping)", "4");
     tree.file("proc/100/numa_maps", "x N0=1 anon=1 file=/a\\012N1=7");
@@ -176,18 +163,14 @@ fn a_process_and_what_it_started_are_looked_at() {
 fn beside_a_program_each_task_of_its_step_is_judged_and_a_merge_counts_them() {
     let tree = Tree::new("verify-beside");
     tree.task(100, 0, &[MARK]);
-    tree.process(
-        101,
-        &["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"],
-    );
+    let other = ["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"];
+    tree.process(101, &other);
     tree.thread(101, 101, "other", "R (running)", "0");
     let answer = tree.measure(&OWN, "true");
     // another step's is not among them
     let tasks = report(&answer).tasks;
-    let facts: Vec<_> = tasks
-        .iter()
-        .map(|task| (&task.processes[..], task.verdict))
-        .collect();
+    let facts = tasks.iter().map(|task| (&task.processes[..], task.verdict));
+    let facts: Vec<_> = facts.collect();
     assert_eq!(facts, [(&[100][..], Verdict::Unknown)]);
     let reports = tree.file("reports", answer.err);
     let merged: Answer = tree.verify(&format!("--merge {reports}"));

@@ -67,14 +67,10 @@ pub fn conf(data: &[u8]) {
             let admin = of(Some(partition));
             // a partition's line, which a user may choose, opens no file, brings no other machine, and undoes no switch
             assert_eq!(admin.conf, None, "it stands in plugstack.conf alone");
-            assert_eq!(
-                (&admin.source, &admin.node_file),
-                (&all.source, &all.node_file)
-            );
-            assert_eq!(
-                (admin.trust_topology, admin.disabled),
-                (all.trust_topology, all.disabled)
-            );
+            let found = (&admin.source, &admin.node_file);
+            assert_eq!(found, (&all.source, &all.node_file));
+            let found = (admin.trust_topology, admin.disabled);
+            assert_eq!(found, (all.trust_topology, all.disabled));
             let files = |admin: &Admin| {
                 let named = admin.templates.iter();
                 let named = named.filter(|of| of.is_file() || of.map_files().next().is_some());

@@ -15,34 +15,20 @@ use nic_placement_launch::judge::{Checked, lint, uses};
 use nic_placement_node::platform;
 use std::collections::BTreeMap;
 
-/// `(machine, words)` of the plans that an input chooses from.
-const PLANS: [(&str, &str); 8] = [
-    ("dgx-h100", "closest,bind=core,verbose"),
-    (
-        "dgx-h100",
-        "spread,strict,omp=on,env=default+nvshmem-pe+mooncake+ucx-gda+rocshmem+deepep+mori+oneccl",
-    ),
-    (
-        "mi300x-8",
-        "rail,restricted,verbose,env=default+libfabric+openmpi+rocshmem+mori",
-    ),
-    ("frontier", "closest,env=default+cray-mpich+libfabric"),
-    (
-        "aws-p5",
-        "closest,verbose,env=default+libfabric+openmpi+sockets",
-    ),
-    ("gh200", "numa,single-numa-node,no-env=NCCL*"),
-    ("dgx-a100", "all,verbose,mem=strict"),
-    ("gb200-nvl72", "closest,nics-per-task=2,bind=none"),
-];
+/// Machine and words of each plan that an input chooses from.
+const PLANS: &str = "\
+    dgx-h100 closest,bind=core,verbose
+    dgx-h100 spread,strict,omp=on,env=default+nvshmem-pe+mooncake+ucx-gda+rocshmem+deepep+mori+oneccl
+    mi300x-8 rail,restricted,verbose,env=default+libfabric+openmpi+rocshmem+mori
+    frontier closest,env=default+cray-mpich+libfabric
+    aws-p5 closest,verbose,env=default+libfabric+openmpi+sockets
+    gh200 numa,single-numa-node,no-env=NCCL*
+    dgx-a100 all,verbose,mem=strict
+    gb200-nvl72 closest,nics-per-task=2,bind=none";
 
 /// Arguments of an admin's whose variables are then set too.
-const ARGUMENTS: [&str; 4] = [
-    "set=SITE_NIC={nics}",
-    "set=SITE_MAP={map:vllm}",
-    "set=SITE_RAILS={rails}",
-    "set=UCX_IB_GID_INDEX=3",
-];
+const ARGUMENTS: &str =
+    "set=SITE_NIC={nics} set=SITE_MAP={map:vllm} set=SITE_RAILS={rails} set=UCX_IB_GID_INDEX=3";
 
 /// Each part's file, by the end of its path.
 const FILES: [(&str, usize); 6] = [
@@ -55,12 +41,13 @@ const FILES: [(&str, usize); 6] = [
 ];
 
 thread_local! {
-    static KNOWN: Vec<Plan> = PLANS.map(|(machine, words)| plan(machine, words)).into();
+    static KNOWN: Vec<Plan> = PLANS.lines().map(plan).collect();
 }
 
-fn plan(machine: &str, words: &str) -> Plan {
+fn plan(line: &str) -> Plan {
+    let (machine, words) = line.trim().split_once(' ').expect("two cells");
     let node = platform::model(machine).expect("a model");
-    let (admin, _) = Admin::parse(ARGUMENTS);
+    let (admin, _) = Admin::parse(ARGUMENTS.split(' '));
     let gpus: Vec<_> = node.gpu_indices().collect();
     let step = Step {
         tasks: 4,
@@ -109,9 +96,8 @@ pub fn run(data: &[u8]) {
 
 fn task(plan: &Plan, present: &Present, access: u8, id: u8) -> Task {
     let named = gpus::VARIABLES.into_iter();
-    let variables: BTreeMap<&'static str, String> = named
-        .filter_map(|name| Some((name, present.get(name)?.clone())))
-        .collect();
+    let variables = named.filter_map(|name| Some((name, present.get(name)?.clone())));
+    let variables: BTreeMap<&'static str, String> = variables.collect();
     let kinds = [Access::Unknown, Access::Allowed, Access::Denied];
     let access = (0..plan.node.gpus.len()).map(|gpu| match access {
         0..=32 => Access::Unknown,

@@ -30,9 +30,8 @@ fn comes_back(topology: &Topology) {
 }
 
 fn imported(data: &[u8], read: impl Fn(&str, Provenance) -> Result<Found, BadText>) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
+    let text = std::str::from_utf8(data);
+    let Ok(text) = text else { return };
     match read(text, from()) {
         Ok((topology, diagnostics)) => {
             assert!(diagnostics.len() < 1000, "{} findings", diagnostics.len());

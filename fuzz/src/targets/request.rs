@@ -30,9 +30,8 @@ fn answer(call: fn(&str) -> Result<String, Failure>, text: &str) -> Result<Strin
 }
 
 pub fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
+    let text = std::str::from_utf8(data);
+    let Ok(text) = text else { return };
     let request: Value = serde_json::from_str(text).unwrap_or_default();
     if request.is_object() && request.get("node").is_none_or(Value::is_null) {
         // the answer would rest on the node of this process

@@ -15,12 +15,8 @@ use nic_placement_node::discover::manifest::Entry;
 use nic_placement_node::discover::{Manifest, Root};
 use nic_placement_node::{platform, read_root};
 
-const FILES: [&str; 4] = [
-    "proc/net/route",
-    "proc/net/ipv6_route",
-    "sys/devices/virtual/dmi/id/product_name",
-    "sys/devices/system/node/node0/cpulist",
-];
+const FILES: &str = "proc/net/route proc/net/ipv6_route sys/devices/virtual/dmi/id/product_name \
+                     sys/devices/system/node/node0/cpulist";
 
 thread_local! {
     static NODE: Manifest = tree::manifest(tree::entries("gh200"));
@@ -55,7 +51,7 @@ fn node(parts: &[&str]) -> Manifest {
     let mut manifest = NODE.with(Manifest::clone);
     let gpus = manifest.list("proc/driver/nvidia/gpus");
     let driver = |gpu| (5, format!("proc/driver/nvidia/gpus/{gpu}/information"));
-    let files = FILES.map(str::to_string).into_iter().enumerate();
+    let files = FILES.split(' ').map(str::to_string).enumerate();
     for (nth, path) in files.chain(gpus.into_iter().map(driver)) {
         if let Some(text) = parts.get(nth).filter(|text| !text.is_empty()) {
             manifest.insert(&path, Entry::File(text.trim_end().to_string()));

@@ -12,14 +12,7 @@ use nic_placement_node::kept::{self, Kept};
 use nic_placement_node::{confirm, platform, read_root};
 use nic_placement_testing::synthesise::synthesise;
 
-const MODELS: [&str; 6] = [
-    "dgx-spark",
-    "gh200",
-    "aws-g5",
-    "aws-p4d",
-    "frontier",
-    "dgx-h100",
-];
+const MODELS: &str = "dgx-spark gh200 aws-g5 aws-p4d frontier dgx-h100";
 
 /// The model of each first byte: one with hundreds of entries costs as much as several small ones.
 const CHOSEN: [usize; 16] = [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2];
@@ -31,33 +24,10 @@ pub(super) const SCOPES: [Scope; 4] = [
     Scope::Cores,
 ];
 
-/// Texts that no kernel writes there.
-const TEXTS: [&str; 24] = [
-    "",
-    "0",
-    "-1",
-    "65535",
-    "4294967295",
-    "18446744073709551616",
-    "0-8191",
-    "0-4000000000",
-    "1,3,5,7-",
-    "0x",
-    "0x10de",
-    "0x15b3",
-    "0x020700",
-    "0x030200",
-    "ACTIVE",
-    "4: ACTIVE",
-    "4: ACTIVE\n5: x",
-    "400 Gb/sec (4X NDR)",
-    "99999999999 Gb/sec",
-    "InfiniBand",
-    "../../../..",
-    "mlx5_0\u{1b}[2J",
-    "a\n\nb\n",
-    "nan",
-];
+/// Texts that no kernel writes there, between bars.
+const TEXTS: &str = "|0|-1|65535|4294967295|18446744073709551616|0-8191|0-4000000000|1,3,5,7-|0x|0x10de|0x15b3|\
+    0x020700|0x030200|ACTIVE|4: ACTIVE|4: ACTIVE\n5: x|400 Gb/sec (4X NDR)|99999999999 Gb/sec|InfiniBand|\
+    ../../../..|mlx5_0\u{1b}[2J|a\n\nb\n|nan";
 
 /// Entries at which no folder is copied any more.
 const MOST: usize = 1_000;
@@ -70,8 +40,8 @@ const THEN: u64 = 1000;
 const MAX_AGE: u64 = 900;
 
 thread_local! {
-    static TREES: Vec<Vec<(String, Entry)>> = MODELS.map(entries).into();
-    static KEPT: Vec<NodeFile> = MODELS.map(made).into();
+    static TREES: Vec<Vec<(String, Entry)>> = MODELS.split(' ').map(entries).collect();
+    static KEPT: Vec<NodeFile> = MODELS.split(' ').map(made).collect();
 }
 
 pub(super) fn entries(model: &str) -> Vec<(String, Entry)> {
@@ -188,7 +158,8 @@ fn changed(tree: &[(String, Entry)], bytes: &mut &[u8]) -> Manifest {
         let place = wide(bytes) % entries.len();
         match kind % 8 {
             0 => {
-                let text = TEXTS[usize::from(next(bytes)) % TEXTS.len()];
+                let mut texts = TEXTS.split('|').cycle().skip(usize::from(next(bytes)));
+                let text = texts.next().unwrap_or_default();
                 entries[place].1 = Entry::File(text.trim_end().to_string());
             }
             1 => {
@@ -230,9 +201,8 @@ fn folder(path: &str) -> Option<String> {
 
 /// The folder of an entry once more, or many times, under other names.
 fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
-    let Some(folder) = folder(&entries[place].0) else {
-        return;
-    };
+    let folder = folder(&entries[place].0);
+    let Some(folder) = folder else { return };
     let prefix = format!("{folder}/");
     let below = entries.iter().filter(|(path, _)| path.starts_with(&prefix));
     let below: Vec<(String, Entry)> = below.take(64).cloned().collect();
