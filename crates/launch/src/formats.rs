@@ -64,11 +64,8 @@ mod tests {
             node: &policy::map(&topology, &Wish::default()),
             gpus: &[GpuIndex(0), GpuIndex(5)],
         };
-        for (word, format) in [
-            ("json", Format::Json),
-            ("sglang", Format::Sglang),
-            ("mooncake", Format::Mooncake),
-        ] {
+        use Format::{Json, Mooncake, Sglang};
+        for (word, format) in [("json", Json), ("sglang", Sglang), ("mooncake", Mooncake)] {
             assert_eq!(named(word).unwrap()(subject), write(format, subject));
         }
         assert!(named("vllm").unwrap()(subject).unwrap().contains("VLLM"));
@@ -93,10 +90,11 @@ mod tests {
 
     /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
     fn vllms_address(text: &str) -> Vec<u32> {
-        let parts = text.trim().split([':', '.']);
-        parts
-            .map(|part| u32::from_str_radix(part, 16).unwrap())
-            .collect()
+        let parts = text
+            .trim()
+            .split([':', '.'])
+            .map(|part| u32::from_str_radix(part, 16));
+        parts.collect::<Result<_, _>>().unwrap()
     }
 
     #[test]

@@ -221,11 +221,8 @@ mod tests {
         }
         let mut lists = LISTS.into_iter();
         let list = lists.find(|list| list.variable == variable).unwrap();
-        let ports: Vec<String> = list
-            .admitted(value, &node)
-            .iter()
-            .map(Rail::to_string)
-            .collect();
+        let ports = list.admitted(value, &node);
+        let ports: Vec<String> = ports.iter().map(Rail::to_string).collect();
         ports.join(" ")
     }
 
