@@ -319,7 +319,7 @@ mod tests {
             (None, &[], usual),
         ] {
             let is_there = |path: &Path| there.iter().any(|there| path == Path::new(there));
-            let named = |_: &_| named.map(OsString::from);
+            let named = |_: &str| named.map(OsString::from);
             let found = slurm_conf(named, is_there, || Some(site.into()));
             assert_eq!(found, Path::new(expected));
         }

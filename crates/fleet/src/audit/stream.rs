@@ -145,14 +145,8 @@ mod tests {
     fn text_between_documents_is_told_once_and_passed_over() {
         let none = |line| (line, Err(NO_DOCUMENT));
         let found = pieces("error x\nmore of it\n{}\n}\n[]\n{}\nn1: a\nn2: b\n", 100);
-        let wanted = [
-            none(1),
-            good(3, "{}\n"),
-            none(4),
-            good(6, "{}\n"),
-            none(7),
-            none(8),
-        ];
+        let (first, second) = (good(3, "{}\n"), good(6, "{}\n"));
+        let wanted = [none(1), first, none(4), second, none(7), none(8)];
         assert_eq!(found, wanted);
     }
 
@@ -175,9 +169,8 @@ mod tests {
         let found = pieces(&format!("{{\n{lines}}}\n{{}}\n"), 4096);
         assert_eq!((&found[0], found.len()), (&(1, Err(TOO_LONG)), 2));
         let half = "x".repeat(MAX_DOCUMENT / 2);
-        let many: String = (0..200)
-            .map(|task| format!("{task}: {{\"{half}\n"))
-            .collect();
+        let many = (0..200).map(|task| format!("{task}: {{\"{half}\n"));
+        let many: String = many.collect();
         let many = pieces(&many, 65536);
         let open = many.iter().filter(|piece| piece.1 == Err(TOO_MANY_OPEN));
         assert!(open.count() > 30);

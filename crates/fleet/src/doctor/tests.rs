@@ -133,11 +133,8 @@ fn a_reason_names_what_fails_and_nothing_else() {
     };
     let of_all_nodes = fail("configuration", Some("plugstack.conf"));
     assert_eq!(reason(&[good.clone(), of_all_nodes]), None);
-    let findings = [
-        good,
-        fail("nic-broken", Some("mlx5_4:1")),
-        fail("pcie-link", Some("0000:18:00.0")),
-    ];
+    let (port, link) = (fail("nic-broken", Some("mlx5_4:1")), Some("0000:18:00.0"));
+    let findings = [good, port, fail("pcie-link", link)];
     let line = "nic-broken mlx5_4:1, pcie-link 0000:18:00.0";
     assert_eq!(reason(&findings).as_deref(), Some(line));
 }

@@ -21,9 +21,7 @@ fn down(nic: &mut Nic) {
 /// Without GPUs, nor what looks like one.
 fn no_gpu(topology: &mut Topology) {
     for gpu in std::mem::take(&mut topology.gpus) {
-        with_function(topology, gpu.address, |function| {
-            function.class = Some(0x020000)
-        });
+        with_function(topology, gpu.address, |of| of.class = Some(0x020000));
     }
 }
 
@@ -43,11 +41,9 @@ pub(super) fn node() -> Vec<Case> {
         change(&mut topology);
         World::of(topology)
     };
-    let dgx =
-        || World::of_model("dgx-h100").file("sys/devices/virtual/dmi/id/product_name", "DGXH100");
-    let lacks = |change: fn(&mut Topology)| {
-        without(change).file("sys/devices/virtual/dmi/id/product_name", "DGXH100")
-    };
+    let named = |world: World| world.file("sys/devices/virtual/dmi/id/product_name", "DGXH100");
+    let dgx = || named(World::of_model("dgx-h100"));
+    let lacks = |change: fn(&mut Topology)| named(without(change));
     cases! {
         check "node" {
             "as it should be": Ok "8 of 14 NICs", World::of_model("dgx-h100");

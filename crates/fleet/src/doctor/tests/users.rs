@@ -104,15 +104,13 @@ pub(super) fn installation() -> Vec<Case> {
 
 pub(super) fn admin() -> Vec<Case> {
     let owned = |user, group, mode| {
-        let path = "/etc/slurm/plugstack.conf".to_string();
-        installed(|all| {
-            all.owners.push(Owned {
-                path,
-                user,
-                group,
-                mode,
-            })
-        })
+        let owned = Owned {
+            path: "/etc/slurm/plugstack.conf".to_string(),
+            user,
+            group,
+            mode,
+        };
+        installed(|all| all.owners.push(owned))
     };
     let said = [("/etc/c:3", "default=closest"), ("/etc/c:4", "rollout=10%")];
     let said = said.map(|(place, argument)| (place.to_string(), argument.to_string()));
@@ -163,10 +161,8 @@ pub(super) fn caller() -> Vec<Case> {
     let some: u64 = 8 << 20;
     let open = |patch: fn(&mut HostFacts)| World::of_model("dgx-h100").patched(patch);
     fn access(facts: &mut HostFacts, all: DeviceAccess, first: DeviceAccess) {
-        facts
-            .nics
-            .values_mut()
-            .for_each(|nic| nic.access = Some(all));
+        let nics = facts.nics.values_mut();
+        nics.for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
     use DeviceAccess::{Absent, Fenced, Open, Refused};

@@ -13,7 +13,7 @@ use nic_placement_node::read_root;
 use nic_placement_testing::synthesise::synthesise;
 
 /// A register of the configuration space, where it is there.
-type Register = Option<u16>;
+type Bits = Option<u16>;
 
 /// What a test says of facts that no file tells.
 type Patch = fn(&mut HostFacts);
@@ -115,13 +115,7 @@ impl World {
     }
 
     /// The configuration space of a function.
-    pub(super) fn config(
-        self,
-        at: PciAddress,
-        control: u16,
-        acs: Register,
-        ats: Register,
-    ) -> World {
+    pub(super) fn config(self, at: PciAddress, control: u16, acs: Bits, ats: Bits) -> World {
         let path = format!("{}/config", self.function(at));
         self.file(&path, &digits(&config_space(control, acs, ats)))
     }

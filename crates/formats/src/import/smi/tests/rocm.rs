@@ -43,13 +43,12 @@ fn gpus_of(topology: &Topology) -> String {
     let gpu = |gpu: &Gpu| {
         let node = topology.numa_node_of(gpu.address);
         let node = node.map_or("-".to_string(), |node| node.to_string());
-        let part = gpu
-            .partition
-            .map_or(String::new(), |part| format!("/{part}"));
-        match gpu.address.is_invented() {
-            true => format!("{}{part}@{node}", gpu.address.bus),
-            false => format!("{}{part}@{node}", gpu.address),
-        }
+        let part = gpu.partition.map(|part| format!("/{part}"));
+        let address = match gpu.address.is_invented() {
+            true => gpu.address.bus.to_string(),
+            false => gpu.address.to_string(),
+        };
+        format!("{address}{}@{node}", part.unwrap_or_default())
     };
     topology.gpus.iter().map(gpu).collect::<Vec<_>>().join(" ")
 }
@@ -93,13 +92,9 @@ fn partitions_of_a_gpu_share_its_address() {
 
 #[test]
 fn what_names_no_gpu_or_too_many_is_refused() {
-    for (text, reason) in [
-        ("LINK TYPE TABLE:\n", "0 GPUs in the output"),
-        (
-            &ROCM.replace("GPU[3]", "GPU[128]"),
-            "129 GPUs in the output",
-        ),
-    ] {
+    let many = ROCM.replace("GPU[3]", "GPU[128]");
+    let none = ("LINK TYPE TABLE:\n", "0 GPUs in the output");
+    for (text, reason) in [none, (&many, "129 GPUs in the output")] {
         let refused = refusal(text);
         assert!(refused.contains(reason), "{reason}\nfound: {refused}");
     }
