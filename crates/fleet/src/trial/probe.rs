@@ -143,6 +143,7 @@ fn identity(driver: Vec<PciAddress>, taken: &[PciAddress], by_card: bool) -> Ide
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn driver(name: &str, addresses: &[&str]) -> ProbedDriver {
         let device = |address: &&str| ProbedDevice {
@@ -171,20 +172,9 @@ mod tests {
     }
 
     fn probe(drivers: &[ProbedDriver], taken: Option<&[&str]>) -> Probe {
-        Probe {
-            format: FORMAT.into(),
-            version: VERSION,
-            local_id: Some(0),
-            rank: None,
-            drivers: drivers.to_vec(),
-            taken: taken.map(parsed),
-            nics: Vec::new(),
-            cpus: CpuSet::from_list("0-3").ok(),
-            set_cpus: None,
-            memory: Some("prefer:0".into()),
-            copies: None,
-            notes: Vec::new(),
-        }
+        let probe = json!({"format": FORMAT, "version": VERSION, "local_id": 0, "drivers": drivers, "taken": taken,
+            "nics": [], "cpus": "0-3", "memory": "prefer:0", "notes": []});
+        Probe::from_json(&probe.to_string()).unwrap()
     }
 
     const A: &str = "0000:1b:00.0";

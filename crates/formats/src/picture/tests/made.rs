@@ -133,10 +133,11 @@ impl NodeShape {
             let state = state[(luck as usize + number as usize) % 4];
             Port::new(number, state, LinkLayer::InfiniBand, Some(400_000))
         };
-        let role = [NicRole::Storage, NicRole::Management].get((luck as usize % 4).wrapping_sub(2));
+        let (storage, management) = (Some(NicRole::Storage), Some(NicRole::Management));
+        let role = [None, None, storage, management];
         topology.nics.push(Nic {
             address: (luck % 17 != 0).then_some(address),
-            role: role.copied(),
+            role: role[luck as usize % 4],
             ports: (1..=self.ports).map(port).collect(),
             netdevs: vec![text("ibp24s0"); luck as usize % 3],
             ..Nic::new(name.parse().unwrap(), NicKind::Verbs)

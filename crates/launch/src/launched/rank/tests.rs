@@ -333,7 +333,8 @@ mod by_rank {
     #[test]
     fn gpus_that_the_program_may_count_in_another_way_are_not_counted() {
         let intel = |node: &mut Topology| {
-            (node.gpus.iter_mut()).for_each(|gpu| gpu.vendor = GpuVendor::Intel);
+            let gpus = node.gpus.iter_mut();
+            gpus.for_each(|gpu| gpu.vendor = GpuVendor::Intel);
         };
         let differ = |node: &mut Topology| node.gpus[3].model = Some("another".to_string());
         let mig = |node: &mut Topology| node.gpus[3].mig_instances = Some(2);

@@ -89,10 +89,8 @@ fn the_rules_ask_for_metrics_that_are_written() {
 fn each_alert_comes_with_its_cause_and_not_without() {
     let alert = |name: &str, minute: u32, alerts: Value| json!({"eval_time": format!("{minute}m"), "alertname": name, "exp_alerts": alerts});
     let sick = [of_ports(PortState::Down), of_tasks(["far", "as-planned"])];
-    let well = [
-        of_ports(PortState::Active),
-        of_tasks(["nearer-exists", "as-near"]),
-    ];
+    let well = of_tasks(["nearer-exists", "as-near"]);
+    let well = [of_ports(PortState::Active), well];
     let port = json!({
         "exp_labels": {"severity": "warning", "instance": "n1", "device": "mlx5_4", "port": "1"},
         "exp_annotations": {

@@ -145,10 +145,8 @@ fn distances_that_are_not_of_all_nodes_are_not_used() {
 
 #[test]
 fn what_is_not_hwlocs_is_refused() {
-    let (nul, blank) = (
-        VERSION_3.replace("new1", "new\0"),
-        " ".repeat(crate::import::MAX_BYTES + 1),
-    );
+    let nul = VERSION_3.replace("new1", "new\0");
+    let blank = " ".repeat(crate::import::MAX_BYTES + 1);
     for (text, reason) in [
         ("<system version=\"1\"/>", "line 1: an element `system`"),
         ("", "line 1: not well-formed XML"),
@@ -175,11 +173,9 @@ fn elements_inside_each_other_by_the_hundred_thousand_do_not_overflow_the_stack(
         format!("<topology version=\"2.0\">\n{inside}{opened}{closed}</topology>")
     };
     // unknown elements are parsed, and not followed
+    let groups = nested("", "<object type=\"Group\">", "</object>");
     for (text, reason) in [
-        (
-            nested("", "<object type=\"Group\">", "</object>"),
-            "line 2: more than 128 objects",
-        ),
+        (groups, "line 2: more than 128 objects"),
         (nested("", "<a>", "</a>"), "line 1: 0 objects"),
         ("<object>".repeat(127), "line 1: not well-formed XML"),
     ] {

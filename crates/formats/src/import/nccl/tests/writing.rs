@@ -75,19 +75,15 @@ fn nics_in_the_file_are_what_nccl_stumbles_over() {
         }
         text
     };
-    let anonymous = Topology {
-        processor: None,
-        ..topology.clone()
-    };
+    let mut anonymous = topology.clone();
+    anonymous.processor = None;
     let before = named(write(&anonymous).unwrap());
     assert_eq!(rank(&before, &topology).unwrap_err(), "arch of cpu");
     let mut with_ids = topology.clone();
     for function in topology.pci.iter() {
-        let subsystem = Some((0x15b3, 0x0001));
-        with_ids.pci.insert(PciFunction {
-            subsystem,
-            ..function.clone()
-        });
+        let mut function = function.clone();
+        function.subsystem = Some((0x15b3, 0x0001));
+        with_ids.pci.insert(function);
     }
     // a copy for each switch that ranks do not agree on
     let bad = rank(&named(text), &with_ids).unwrap_err();
@@ -130,10 +126,9 @@ fn stated_pairs_of_a_virtual_machine_stand_below_a_switch_each() {
     // a virtual machine often shows no rate, and NCCL then counts with generation 3
     let mut silent = topology.clone();
     for function in topology.pci.iter() {
-        silent.pci.insert(PciFunction {
-            link: PcieLink::default(),
-            ..function.clone()
-        });
+        let mut function = function.clone();
+        function.link = PcieLink::default();
+        silent.pci.insert(function);
     }
     assert_eq!(write(&silent).unwrap().matches(link).count(), 24);
 }
@@ -146,9 +141,8 @@ fn what_a_matrix_states_is_written_below_addresses_that_no_machine_has() {
     assert!(!text.contains("ffffffff") && text.contains("busid=\"ffff:ff:"));
     let (again, _) = parse(&text).unwrap();
     // one path of four that no tree has with the others
-    let pix = facts(&again)
-        .into_iter()
-        .filter(|fact| fact.ends_with("PIX"));
+    let facts = facts(&again);
+    let pix = facts.iter().filter(|fact| fact.ends_with("PIX"));
     assert_eq!(pix.count(), 2, "{text}");
 }
 
@@ -174,13 +168,10 @@ fn a_link_is_written_as_what_both_its_ends_could_do_and_a_function_below_the_nod
     let rate = |tenths_gt, width| Some(LinkRate { tenths_gt, width });
     for (function, parent, current, max) in [
         ("80:01.0", None, None, rate(320, 8)),
-        ("81:00.0", Some("80:01.0"), rate(25, 1), rate(160, 16)),
+        ("81:00.0", Some("0000:80:01.0"), rate(25, 1), rate(160, 16)),
         ("14:00.0", None, rate(50, 2), None),
     ] {
-        let parent = match parent {
-            Some(bridge) => PciParent::Bridge(address(bridge)),
-            None => PciParent::Host("pci0000:80".parse().unwrap()),
-        };
+        let parent = parent.unwrap_or("pci0000:80").parse().unwrap();
         let cpus = if function == "14:00.0" { "4-5" } else { "0" };
         topology.pci.insert(PciFunction {
             local_cpus: CpuSet::from_list(cpus).ok(),
@@ -190,12 +181,10 @@ fn a_link_is_written_as_what_both_its_ends_could_do_and_a_function_below_the_nod
     }
     topology.nics.clear();
     let text = write(&topology).unwrap();
-    let lines = text
-        .lines()
-        .filter(|line| line.contains("<pci") || line.contains("<cpu"));
-    let values: Vec<&str> = lines
-        .flat_map(|line| line.split('"').skip(1).step_by(2))
-        .collect();
+    let is_it = |line: &&str| line.contains("<pci") || line.contains("<cpu");
+    let lines = text.lines().filter(is_it);
+    let values = lines.flat_map(|line| line.split('"').skip(1).step_by(2));
+    let values: Vec<&str> = values.collect();
     assert_eq!(
         values.join(" "),
         "0 0000000f,0000000f x86_64 GenuineIntel 6 143 0000:81:00.0 0x03 0x10de 16.0 GT/s PCIe 8 \
@@ -225,11 +214,8 @@ fn what_nccl_could_not_hold_is_left_for_it_to_find() {
     topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));
     topology.numa_nodes.clear();
     let text = write(&topology).unwrap();
-    for part in [
-        "<cpu numaid=\"-1\">",
-        "<pci busid=\"0000:01:00.0\"",
-        "\"0x1002\"/>",
-    ] {
+    let pci = "<pci busid=\"0000:01:00.0\"";
+    for part in ["<cpu numaid=\"-1\">", pci, "\"0x1002\"/>"] {
         assert!(text.contains(part), "{text}");
     }
 }

@@ -61,12 +61,9 @@ fn name(nic: usize) -> String {
 
 fn print(machine: &Machine, form: &Form) -> String {
     let (gpus, nics) = (machine.kinds.len(), machine.kinds[0].len());
-    let nic = |nic| {
-        if form.legend {
-            format!("NIC{nic}")
-        } else {
-            name(nic)
-        }
+    let nic = |nic: usize| match form.legend {
+        true => format!("NIC{nic}"),
+        false => name(nic),
     };
     let line = |words: &mut dyn Iterator<Item = &str>| -> String {
         let word = |word: &str| match form.tabs {
@@ -172,6 +169,7 @@ fn the_largest_texts_are_answered_at_once() {
         format!("{}\n", "\u{1b}]".repeat(30_000)).repeat(bytes / 60_000),
         format!("{}\n", "GPU1GPU2".repeat(8_000)).repeat(bytes / 64_000),
         format!("GPU0\n{}", "mlx5_0 X\n".repeat(90_000)),
+        format!("GPU0 CPU Affinity\nGPU0 X {}", "0-8191,".repeat(9_000)),
         long,
     ] {
         drop(read(&text, Provenance::ThisSystem));
