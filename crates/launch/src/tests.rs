@@ -78,7 +78,8 @@ fn a_launcher_is_told_of_a_task_as_the_plan_holds_it() {
 }
 
 #[test]
-fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
+fn a_stated_step_has_the_node_the_gpus_and_the_tasks_of_its_request_and_that_of_an_engine_all_alone()
+ {
     let topology = platform::model("dgx-h100").unwrap();
     let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
     let request = |split| step::StepRequest {
@@ -117,6 +118,9 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
         assert_eq!(listed(&lists)[0].by_local_id, None, "{lists:?}");
     }
     assert_eq!(listed(&[&[], &[0]])[0].reason, "its launcher gives it none");
+    let step = step::for_engines(&topology, &[0, 1, 4].map(GpuIndex));
+    let tasks = (step.tasks, step.total_tasks, step.alone_on_node);
+    assert_eq!((tasks, step.gpus.as_deref()), ((3, 3, true), Some("0,1,4")));
 }
 
 // a number in Intel's list is a stack's without a word on it, and in AMD's the compute driver's
@@ -130,14 +134,6 @@ fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
             assert_eq!(found.own, [gpu], "{}: {}", model.name, found.reason);
         }
     }
-}
-
-#[test]
-fn the_step_of_an_engine_has_its_gpus_and_the_node_alone() {
-    let topology = platform::model("dgx-h100").unwrap();
-    let step = step::for_engines(&topology, &[0, 1, 4].map(GpuIndex));
-    let tasks = (step.tasks, step.total_tasks, step.alone_on_node);
-    assert_eq!((tasks, step.gpus.as_deref()), ((3, 3, true), Some("0,1,4")));
 }
 
 /// The variables of `NAME=VALUE`.

@@ -37,7 +37,7 @@ fn driver(driver: &str, known: &[(String, &str)]) -> Option<Count> {
 }
 
 #[test]
-fn words_of_four_bytes_are_counted_as_bytes_and_omni_path_s_flits_have_eight() {
+fn words_of_four_bytes_are_counted_as_bytes_flits_have_eight_and_drivers_have_their_own() {
     let standard = pair("counters", DATA, ["10", "20"]);
     let words = |sent, received| Some(count("counters/port_xmit_data", sent, received));
     assert_eq!(driver("mlx5_core", &standard), words(40, 80));
@@ -46,10 +46,6 @@ fn words_of_four_bytes_are_counted_as_bytes_and_omni_path_s_flits_have_eight() {
     let wide = pair("counters_ext", names, ["11", "21"]);
     let found = driver("mlx4_core", &[standard, wide].concat());
     assert_eq!(found, Some(count("counters_ext/port_xmit_data_64", 44, 84)));
-}
-
-#[test]
-fn each_driver_s_own_counter_is_known() {
     for (name, of) in [
         ("efa", ["tx_bytes", "rx_bytes"]),
         ("bnxt_en", ["tx_bytes", "rx_bytes"]),
@@ -186,7 +182,7 @@ fn environment(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
+fn a_task_is_known_by_its_marker_and_slurm_s_numbers_and_of_a_lie_nothing_else_is_kept() {
     let text = environment(
         "PATH=/bin|SLURM_JOB_ID=17|SLURM_STEP_ID=0|SLURM_LOCALID=3|SLURM_PROCID=11|\
          NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1,mlx5_1:1 set:X=1",
@@ -197,10 +193,6 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
     assert_eq!(found, [17, 0, 3, 11].map(Some));
     assert_eq!(task.gpus, ["0000:1b:00.0".parse().unwrap()]);
     assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
-}
-
-#[test]
-fn of_an_environment_that_lies_only_numbers_and_names_are_kept() {
     let text = environment(
         "SLURM_JOB_ID=+17\n|NIC_PLACEMENT=v1 policy=\u{1b}[2J gpus=\u{1b}[31m,0000:1b:00.0 \
          nics=../../etc:1,mlx5_0:1,a\nb:1,mlx5_0:999",

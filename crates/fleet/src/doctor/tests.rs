@@ -126,7 +126,7 @@ fn fail(code: &str, about: Option<&str>) -> Finding {
 }
 
 #[test]
-fn a_reason_names_what_fails_and_nothing_else() {
+fn a_reason_names_what_fails_and_nothing_else_and_is_short_and_plain() {
     let good = Finding {
         level: Level::Warn,
         ..fail("slurm", None)
@@ -137,10 +137,6 @@ fn a_reason_names_what_fails_and_nothing_else() {
     let findings = [good, port, fail("pcie-link", link)];
     let line = "nic-broken mlx5_4:1, pcie-link 0000:18:00.0";
     assert_eq!(reason(&findings).as_deref(), Some(line));
-}
-
-#[test]
-fn a_reason_is_short_and_plain_whatever_devices_are_called() {
     let odd = "\u{1b}[2J\n\"'`$(rm)\u{202e}ü ".repeat(3);
     for count in [1, 2, 9, 40] {
         for name in ["mlx5_0:1", &odd, &"x".repeat(300)] {

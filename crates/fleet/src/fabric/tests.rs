@@ -189,7 +189,7 @@ fn all_nics_of_a_node_on_one_switch_make_no_rails_and_one_elsewhere_is_named() {
 }
 
 #[test]
-fn two_nics_to_each_switch_are_groups() {
+fn two_nics_to_each_switch_are_groups_and_cables_in_no_order_are_not_recognised() {
     let mut plugs = plugs(2, 4, 8);
     for (number, plug) in plugs.iter_mut().enumerate() {
         plug.2 = format!("{}-{}", &plug.2[..5], number % 8 / 2);
@@ -198,6 +198,14 @@ fn two_nics_to_each_switch_are_groups() {
     let layout = (found.layout, found.rails.len());
     assert_eq!(layout, (CableLayout::Grouped, 4));
     assert_nothing(&found);
+    let mut plugs = plugs(1, 12, 8);
+    for (number, plug) in plugs.iter_mut().enumerate() {
+        let leaf = (number * 7919 + number / 8 * 104_729 + number / 3) % 6;
+        plug.2 = format!("leaf{leaf}");
+    }
+    let found = rails(&plugs);
+    let layout = (found.layout, &found.faults);
+    assert_eq!(layout, (CableLayout::NotRecognised, &Vec::new()));
 }
 
 #[test]
@@ -228,7 +236,7 @@ fn nodes_of_another_kind_on_the_same_switches_get_a_line_with_their_order() {
 }
 
 #[test]
-fn servers_of_a_file_system_with_switches_of_their_own_are_on_no_rail() {
+fn servers_of_a_file_system_and_many_nodes_with_few_nics_on_switches_of_their_own_are_on_no_rail() {
     let mut plugs = plugs(2, 4, 4);
     for server in 0..3 {
         for nic in 0..2 {
@@ -245,10 +253,6 @@ fn servers_of_a_file_system_with_switches_of_their_own_are_on_no_rail() {
     assert_eq!(found.reach, RailReach::Together);
     let login = found.cables.iter().find(|of| of.node == "login1");
     assert_eq!(login.unwrap().on_rail, Some(0));
-}
-
-#[test]
-fn many_nodes_with_few_nics_do_not_number_the_rails() {
     let mut plugs = plugs(1, 4, 8);
     for node in 100..180 {
         for nic in 0..2 {
@@ -312,18 +316,6 @@ fn rails_without_a_switch_above_them_are_isolated_and_with_some_they_reach_each_
 }
 
 #[test]
-fn cables_in_no_order_are_not_recognised_and_none_is_called_wrong() {
-    let mut plugs = plugs(1, 12, 8);
-    for (number, plug) in plugs.iter_mut().enumerate() {
-        let leaf = (number * 7919 + number / 8 * 104_729 + number / 3) % 6;
-        plug.2 = format!("leaf{leaf}");
-    }
-    let found = rails(&plugs);
-    let layout = (found.layout, &found.faults);
-    assert_eq!(layout, (CableLayout::NotRecognised, &Vec::new()));
-}
-
-#[test]
 fn two_cables_of_a_thousand_nodes_in_sixteen_pods_are_found() {
     let mut plugs = plugs(16, 64, 8);
     let (a, b) = (at(&plugs, "n7", "mlx5_2"), at(&plugs, "n900", "mlx5_3"));
@@ -334,7 +326,7 @@ fn two_cables_of_a_thousand_nodes_in_sixteen_pods_are_found() {
 }
 
 #[test]
-fn switches_of_one_name_are_told_apart_by_their_keys() {
+fn switches_of_one_name_are_told_apart_and_a_port_on_two_switches_is_on_neither() {
     let mut cabling = cabling(&plugs(1, 4, 2), true);
     for leaf in ["leaf0-0", "leaf0-1"] {
         cabling.switches.insert(leaf.into(), "Quantum".into());
@@ -342,10 +334,6 @@ fn switches_of_one_name_are_told_apart_by_their_keys() {
     let found = FabricRails::of(&cabling, &BTreeMap::new());
     let leaves = found.rails.iter().flat_map(|rail| &rail.leaves);
     assert!(leaves.eq(["Quantum (leaf0-0)", "Quantum (leaf0-1)"]));
-}
-
-#[test]
-fn a_port_that_sources_name_on_two_switches_is_on_neither() {
     let plugs = plugs(1, 4, 4);
     let mut cabling = cabling(&plugs, true);
     let (nic, to) = (nic_port("n1", "mlx5_2"), end("leaf0-3", 1));

@@ -204,17 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_compared_and_not_their_spellings() {
+    fn addresses_are_compared_and_not_their_spellings_and_parts_of_a_gpu_are_one_gpu() {
         let odd = &["00000000:1B:00.0", B];
         judged(&[odd], Some(&[A, B]), Identity::Agrees);
         judged(&[&[B, A]], Some(&[A, B]), Identity::Order);
         judged(&[&[B]], Some(&[A]), differs(&[B], &[A]));
         let why = "gpu".parse::<PciAddress>().unwrap_err();
         judged(&[&["gpu"]], Some(&[A]), not_tried(&format!("cuda: {why}")));
-    }
-
-    #[test]
-    fn parts_of_a_gpu_are_one_gpu() {
         let parts = &[A, "0000:1b:00.1"];
         judged(&[&[A]], Some(&[A, A]), Identity::Agrees);
         judged(&[&["!"], parts], Some(&[A]), Identity::Agrees);

@@ -44,7 +44,7 @@ fn connected(gpus: &[usize], nics: &[&str]) -> Seen {
 }
 
 #[test]
-fn a_task_is_judged_by_the_nic_on_which_its_queue_pairs_are_connected() {
+fn a_task_is_judged_by_the_worst_nic_on_which_its_queue_pairs_are_connected() {
     for (nic, expected, path) in [
         ("mlx5_0", Verdict::AsPlanned, "PIX"),
         ("mlx5_3", Verdict::NearerExists, "NODE"),
@@ -60,10 +60,6 @@ fn a_task_is_judged_by_the_nic_on_which_its_queue_pairs_are_connected() {
         let found = said.used[0].path.as_deref().unwrap_or_default();
         assert!(nic == "mlx5_1" || found == path, "{said:?}");
     }
-}
-
-#[test]
-fn the_worst_nic_of_several_counts() {
     let nics = ["mlx5_0", "mlx5_6"];
     let said = verdict(&connected(&[0], &nics));
     assert_eq!((said.verdict, said.used.len()), (Verdict::Far, 2));

@@ -144,11 +144,9 @@ impl World {
         self.file(clocks, "kvm-clock tsc")
     }
 
-    pub(super) fn patched(self, patch: Patch) -> World {
-        World {
-            patch: Some(patch),
-            ..self
-        }
+    pub(super) fn patched(mut self, patch: Patch) -> World {
+        self.patch = Some(patch);
+        self
     }
 
     pub(super) fn installed(mut self, change: impl FnOnce(&mut Installation)) -> World {

@@ -55,13 +55,16 @@ node3 mlx5_0:1 0000000a00002001 -> leaf0:3";
 }
 
 #[test]
-fn groups_and_full_information_tell_the_same_fabric() {
+fn groups_full_information_and_a_node_name_map_tell_the_same_fabric() {
     let expected = cabling(IBNETDISCOVER);
     assert_eq!(cabling(GROUPED), expected);
     let mut both = expected.clone();
     read("fabric.txt", GROUPED, &mut both).unwrap();
     assert_eq!(both.cables, expected.cables);
     assert_eq!(both.trunks, expected.trunks);
+    let renamed = IBNETDISCOVER.replace("# \"node3 mlx5_0\" lid", "# \"storage\" lid");
+    assert_ne!(renamed, IBNETDISCOVER);
+    assert_eq!(cabling(&renamed), cabling(IBNETDISCOVER));
 }
 
 #[test]
@@ -82,13 +85,6 @@ fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
     let notes = cabling.notes.join("\n");
     let odd = "not understood: 2, the first in line 79: `[1] x`";
     assert!(notes.contains(odd), "{notes}");
-}
-
-#[test]
-fn a_node_name_map_renames_no_node() {
-    let renamed = IBNETDISCOVER.replace("# \"node3 mlx5_0\" lid", "# \"storage\" lid");
-    assert_ne!(renamed, IBNETDISCOVER);
-    assert_eq!(cabling(&renamed), cabling(IBNETDISCOVER));
 }
 
 #[test]

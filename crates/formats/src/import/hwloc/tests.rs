@@ -50,13 +50,26 @@ fn cpus(topology: &Topology) -> String {
 }
 
 #[test]
-fn a_disk_controller_with_the_address_of_a_nic_is_left_out() {
+fn the_tree_holds_gpus_nics_and_the_bridges_above_them_and_no_disk_controller_of_a_nics_address() {
     let disk = "<object type=\"PCIDev\" pci_busid=\"0000:14:00.0\" pci_type=\"0107 [1000:00ac] [1000:4000] 01\"/>";
     let whole = good(VERSION_2).0;
     for card in [28, 37].map(|index| format!("<object type=\"PCIDev\" gp_index=\"{index}\"")) {
         let topology = good(&VERSION_2.replace(&card, &format!("{disk}{card}"))).0;
         assert_eq!((&topology.nics, &topology.pci), (&whole.nics, &whole.pci));
     }
+    let (topology, _) = good(VERSION_2);
+    let functions = topology.pci.iter().map(|function| function.address);
+    let wanted = "10:01.0 10:05.0 11:00.0 12:00.0 12:01.0 13:00.0 14:00.0 20:00.0 20:00.1 \
+                  1:00:01.0 1:01:00.0 1:80:00.0 2:00:06.0";
+    assert!(functions.eq(wanted.split(' ').map(at)));
+    let gpu = topology.pci.get(at("13:00.0")).unwrap();
+    assert_eq!(gpu.parent, PciParent::Bridge(at("12:00.0")));
+    let ids = (gpu.class, gpu.vendor, gpu.device);
+    assert_eq!(ids, (Some(0x030200), Some(0x10de), Some(0x2330)));
+    assert_eq!(gpu.link.current.unwrap().to_string(), "32.0 GT/s x16");
+    let (domain, bus) = (0, 0x10);
+    let root = topology.pci.get(at("10:01.0")).unwrap();
+    assert_eq!(root.parent, PciParent::Host(HostBridge { domain, bus }));
 }
 
 #[test]
@@ -89,6 +102,9 @@ fn numa_nodes_have_the_cpus_and_distances_that_the_kernel_would_show() {
     // the matrix is in another order, and hwloc gives the GPU's memory the CPUs of its package
     let wanted = "0: 0-3 10 22 30; 1: 4-7 21 10 40; 2:  31 41 10";
     assert_eq!(cpus(&good(VERSION_2).0), wanted);
+    // of two nodes with the same CPUs one keeps them
+    let text = VERSION_2.replace(" subtype=\"GPUMemory\"", "");
+    assert_eq!(cpus(&good(&text).0), wanted);
 }
 
 #[test]
@@ -219,23 +235,6 @@ fn paths_are_of_the_kind_that_the_tree_shows_and_a_function_has_the_cpus_around_
         let local = function.local_cpus.as_ref().unwrap().to_string();
         assert_eq!((function.numa_node, &*local), (node, cpus), "{address}");
     }
-}
-
-#[test]
-fn the_tree_holds_gpus_nics_and_the_bridges_above_them_only() {
-    let (topology, _) = good(VERSION_2);
-    let functions = topology.pci.iter().map(|function| function.address);
-    let wanted = "10:01.0 10:05.0 11:00.0 12:00.0 12:01.0 13:00.0 14:00.0 20:00.0 20:00.1 \
-                  1:00:01.0 1:01:00.0 1:80:00.0 2:00:06.0";
-    assert!(functions.eq(wanted.split(' ').map(at)));
-    let gpu = topology.pci.get(at("13:00.0")).unwrap();
-    assert_eq!(gpu.parent, PciParent::Bridge(at("12:00.0")));
-    let ids = (gpu.class, gpu.vendor, gpu.device);
-    assert_eq!(ids, (Some(0x030200), Some(0x10de), Some(0x2330)));
-    assert_eq!(gpu.link.current.unwrap().to_string(), "32.0 GT/s x16");
-    let (domain, bus) = (0, 0x10);
-    let root = topology.pci.get(at("10:01.0")).unwrap();
-    assert_eq!(root.parent, PciParent::Host(HostBridge { domain, bus }));
 }
 
 #[test]

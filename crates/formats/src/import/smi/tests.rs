@@ -180,11 +180,17 @@ fn old_words_and_every_family_of_names_are_known() {
 }
 
 #[test]
-fn memory_of_gpus_is_a_node_without_cpus() {
+fn memory_of_gpus_is_a_node_without_cpus_and_some_gpus_only_are_counted_by_position() {
     let text = "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV18 0-71 0,2-3 4\nGPU1 NV18 X 72-143 1 12\n";
     let (topology, _) = load(text);
     let nodes = "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: ";
     assert_eq!(nodes_of(&topology), nodes);
+    // some GPUs only
+    let text = "GPU2 GPU5 NIC0\nGPU2 X SYS PIX\nGPU5 SYS X SYS\nNIC0: mlx5_0\n";
+    let (topology, findings) = load(text);
+    assert_eq!(paths_of(&topology), "2: mlx5_0=PIX; 5: mlx5_0=SYS");
+    let mut said = findings.iter();
+    assert!(said.any(|of| of.contains("some GPUs only")));
 }
 
 /// A part of [`PLAIN`], what stands in its place, and a part of what is said of it.
@@ -244,15 +250,6 @@ fn a_nic_whose_name_is_missing_or_overwritten_keeps_the_word_of_the_matrix() {
     }
     let (_, findings) = load(&PLAIN.replace("mlx5_4", "Aff").replace("ibp9s0", "NUMA ID"));
     assert!(findings[0].contains("`NIC0`, `NIC1`"), "no digit beside it");
-}
-
-#[test]
-fn some_gpus_only_are_counted_by_position_and_said() {
-    let text = "GPU2 GPU5 NIC0\nGPU2 X SYS PIX\nGPU5 SYS X SYS\nNIC0: mlx5_0\n";
-    let (topology, findings) = load(text);
-    assert_eq!(paths_of(&topology), "2: mlx5_0=PIX; 5: mlx5_0=SYS");
-    let mut said = findings.iter();
-    assert!(said.any(|of| of.contains("some GPUs only")));
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn what_is_said_of_a_place_stands_beside_its_name_and_not_above_a_nic() {
 }
 
 #[test]
-fn paths_that_a_model_states_are_marked_and_those_of_a_tree_are_not() {
+fn paths_that_a_model_states_are_marked_and_the_gpus_model_is_told_where_they_differ() {
     let stated = of_model("azure-nd96isr-h100-v5");
     let built_in = "built-in model `azure-nd96isr-h100-v5`";
     for text in ["one PCIe switch*", "PIX: at most one", built_in] {
@@ -58,6 +58,11 @@ fn paths_that_a_model_states_are_marked_and_those_of_a_tree_are_not() {
     }
     let seen_by_bus = of_model("dgx-h100");
     assert!(!says(&seen_by_bus, "*") && !says(&seen_by_bus, "stated"));
+    // the headline of the tool says it
+    assert!(!says(&of_model("dgx-h100"), "NVIDIA H100"));
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.gpus[0].model = Some("another".to_string());
+    assert!(says(&seen(&drawn(&topology)), "NVIDIA H100"));
 }
 
 #[test]
@@ -69,13 +74,4 @@ fn a_port_that_would_be_used_and_is_down_is_the_alarm() {
     assert!(seen.texts.iter().any(|(text, _)| text == "port down"));
     // the other one is down too, and not missed
     assert!(says(&seen, "management, port down"));
-}
-
-#[test]
-fn a_model_that_all_gpus_have_stands_in_no_box() {
-    // the headline of the tool says it
-    assert!(!says(&of_model("dgx-h100"), "NVIDIA H100"));
-    let mut topology = platform::model("dgx-h100").unwrap();
-    topology.gpus[0].model = Some("another".to_string());
-    assert!(says(&seen(&drawn(&topology)), "NVIDIA H100"));
 }

@@ -203,6 +203,7 @@ fn of_files_and_variables_the_one_is_judged_that_the_library_prefers() {
         (home(), &[(etc, FAR_LIST)][..], "UCX", false),
         (home(), &[(etc, FAR_LIST), (own, NEAR)], "UCX", true),
         (home(), &[(own, FAR_LIST), ("ucx.conf", NEAR)], "UCX", true),
+        (home(), &[(etc, both)], "UCX", true),
         (home(), &of_nccl, "NCCL", true),
         (home(), &[(nccl, comment)], "NCCL", false),
         (home(), &of_nvshmem, "NVSHMEM", true),

@@ -117,10 +117,6 @@ mod tests {
         assert_eq!(lines("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(lines("exactly", 7), ["exactly"]);
         assert_eq!(lines("", 7), [""]);
-    }
-
-    #[test]
-    fn what_is_unbroken_moves_to_the_next_line_as_a_whole() {
         let item = |name: &str| Text::from(name).unbroken();
         let list = Text::joined([item("mlx5_0:1 PIX"), item("mlx5_1:1 PIX")], ", ");
         assert_eq!(list.lines(16, 16), ["mlx5_0:1 PIX,", "mlx5_1:1 PIX"]);

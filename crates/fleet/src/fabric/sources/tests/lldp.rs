@@ -61,6 +61,7 @@ fn what_is_no_switch_is_noted() {
     let hears = "`eth0` of `n2` hears `n1.example.org`, and other neighbours";
     let missing = labelled("n2", JSON0) + "n3: bash: lldpctl: command not found\n";
     for (text, note) in [
+        (&*dpu, "`eth1` of `n2` hears `sw.example.org`, a DPU: "),
         (&hub, hears),
         ("{\"lldp\": {}}", "`n2` hears no neighbour"),
         (&missing, "of `n3`: expected JSON"),

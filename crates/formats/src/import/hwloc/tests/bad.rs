@@ -183,9 +183,3 @@ fn elements_inside_each_other_by_the_hundred_thousand_do_not_overflow_the_stack(
         assert!(said.starts_with(reason), "{said}");
     }
 }
-
-#[test]
-fn of_two_nodes_with_the_same_cpus_one_keeps_them() {
-    let text = VERSION_2.replace(" subtype=\"GPUMemory\"", "");
-    assert_eq!(cpus(&good(&text).0), cpus(&good(VERSION_2).0));
-}

@@ -66,14 +66,10 @@ fn judged(text: &str, gpus: &str, unknown: &str) {
 }
 
 #[test]
-fn what_rocm_smi_prints_tells_gpus_and_their_numa_nodes() {
+fn rocm_smi_tells_gpus_with_their_numa_nodes_and_amd_smi_their_addresses() {
     judged(ROCM, "0@0 1@0 2@1 3@1", "");
     let unknown = ROCM.replace("GPU[3]\t\t: (Topology) Numa Node: 1\n", "");
     judged(&unknown, "0@0 1@0 2@1 3@-", "`GPU3`");
-}
-
-#[test]
-fn what_amd_smi_prints_tells_addresses_and_with_rocm_smi_the_numa_nodes() {
     let gpus = "0000:0c:00.0@- 0000:22:00.0@- 0000:9f:00.0@- 0000:df:00.0@-";
     judged(AMD, gpus, "`GPU0`, `GPU1`, `GPU2`, `GPU3`");
     let gpus = "0000:0c:00.0@0 0000:22:00.0@0 0000:9f:00.0@1 0000:df:00.0@1";
