@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
+    fn vllm_finds_a_nic_for_each_gpus_address_and_its_port_where_all_have_the_same() {
         let text = written(|_| ()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
@@ -110,10 +110,6 @@ mod tests {
         assert_eq!(pairs.len(), 8);
         let first = pairs[0].split('=').map(vllms_address);
         assert!(first.eq([[0, 0x1b, 0, 0], [0, 0x18, 0, 0]]));
-    }
-
-    #[test]
-    fn vllm_is_told_the_port_that_all_its_nics_have_and_no_map_where_they_differ_or_one_lacks() {
         let ports = |first: u8| {
             move |node: &mut NodePlacement| {
                 node.rails.iter_mut().for_each(|rail| rail.port = 2);

@@ -61,7 +61,7 @@ fn words_of_four_bytes_are_counted_as_bytes_flits_have_eight_and_drivers_have_th
 }
 
 #[test]
-fn what_is_no_count_is_no_counter() {
+fn what_is_no_count_is_no_counter_and_a_counter_that_cannot_tell_is_no_zero() {
     // the last one is the end of 32 bits, where a counter stays
     let texts = "|N/A (no PMA)|-1|+1|0x10|1 2|18446744073709551616|4294967295";
     for text in texts.split('|') {
@@ -73,6 +73,24 @@ fn what_is_no_count_is_no_counter() {
     assert_eq!(driver("", &packets), None);
     let files = files(&[("tx_bytes", "7")]);
     assert_eq!(interface("eth0".to_string(), &files), None);
+    let none = PortCounts::default;
+    let before = sample(&[("a", port(400, 400)), ("c", none()), ("d", port(0, 0))]);
+    let after = sample(&[("a", port(396, 800)), ("c", none()), ("e", port(0, 0))]);
+    let readings = Readings {
+        silent: BTreeSet::from(["sick".to_string()]),
+        ..readings(&before, &after)
+    };
+    let traffic = Traffic::new(&readings, &PlannedNics::new(), Origin::Node);
+    let of = traffic.nics.iter().map(|nic| (&*nic.name, nic.rdma));
+    let missing = [
+        ("a:1", NoFigure::WentBackwards),
+        ("c:1", NoFigure::NoCounter),
+        ("d:1", NoFigure::CameOrWent),
+        ("e:1", NoFigure::CameOrWent),
+        ("sick:1", NoFigure::NoAnswer),
+    ];
+    let missing = missing.map(|(name, why)| (name, Some(Figure::Missing(why))));
+    assert_eq!(of.collect::<Vec<_>>(), missing);
 }
 
 /// The first ports of these devices.
@@ -98,28 +116,6 @@ fn soft(sent: u64) -> PortCounts {
         interface: Some(count("rail0", sent, 0)),
         is_soft: true,
     }
-}
-
-#[test]
-fn a_counter_that_cannot_tell_is_no_zero() {
-    let none = PortCounts::default;
-    let before = sample(&[("a", port(400, 400)), ("c", none()), ("d", port(0, 0))]);
-    let after = sample(&[("a", port(396, 800)), ("c", none()), ("e", port(0, 0))]);
-    let readings = Readings {
-        silent: BTreeSet::from(["sick".to_string()]),
-        ..readings(&before, &after)
-    };
-    let traffic = Traffic::new(&readings, &PlannedNics::new(), Origin::Node);
-    let of = traffic.nics.iter().map(|nic| (&*nic.name, nic.rdma));
-    let missing = [
-        ("a:1", NoFigure::WentBackwards),
-        ("c:1", NoFigure::NoCounter),
-        ("d:1", NoFigure::CameOrWent),
-        ("e:1", NoFigure::CameOrWent),
-        ("sick:1", NoFigure::NoAnswer),
-    ];
-    let missing = missing.map(|(name, why)| (name, Some(Figure::Missing(why))));
-    assert_eq!(of.collect::<Vec<_>>(), missing);
 }
 
 fn plan(nics: &[&str]) -> PlannedNics {
@@ -318,19 +314,9 @@ fn a_task_is_called_after_its_step_and_a_batch_script_s_by_that_word() {
 
 #[test]
 fn bytes_have_three_digits() {
-    for (count, text) in [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.00 kB"),
-        (1234, "1.23 kB"),
-        (45_600_000, "45.6 MB"),
-        (99_949_999, "99.9 MB"),
-        (99_950_000, "100 MB"),
-        (999_499, "999 kB"),
-        (999_500, "1.00 MB"),
-        (789_000_000_000, "789 GB"),
-        (u64::MAX, "18.4 EB"),
-    ] {
-        assert_eq!(shown(count), text, "{count}");
+    let rows = "0=0 B|999=999 B|1000=1.00 kB|1234=1.23 kB|45600000=45.6 MB|99949999=99.9 MB|99950000=100 MB|\
+                999499=999 kB|999500=1.00 MB|789000000000=789 GB|18446744073709551615=18.4 EB";
+    for (count, text) in rows.split('|').map(|row| row.split_once('=').unwrap()) {
+        assert_eq!(shown(count.parse().unwrap()), text, "{count}");
     }
 }

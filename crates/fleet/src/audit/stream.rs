@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_end_with_their_last_brace_however_the_stream_arrives() {
+    fn documents_end_with_their_last_brace_and_one_that_is_cut_short_costs_no_other() {
         let stream = "{\n \"a\": \"}\\\"{\"\n}\n\n{\"b\": [{}]}\n{\"c\": 1}";
         let expected = [
             good(1, "{\n \"a\": \"}\\\"{\"\n}\n"),
@@ -132,10 +132,6 @@ mod tests {
         for at_once in [1, 2, 7, 1000] {
             assert_eq!(pieces(stream, at_once), expected);
         }
-    }
-
-    #[test]
-    fn a_document_that_is_cut_short_costs_no_other() {
         let cut = |line| (line, Err(CUT_SHORT));
         let found = pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3);
         assert_eq!(found, [cut(1), good(3, "{\"b\": 1}\n"), cut(4)]);

@@ -274,11 +274,9 @@ fn two_planes_of_each_nic_are_rails_of_their_own_and_no_line_names_a_nic_twice()
             // the planes of one NIC are exchanged
             let is_odd = node == 3 && nic == 0;
             let switch = format!("leaf{nic}-{}", if is_odd { 1 - plane } else { plane });
-            let nic = NicPort {
-                port: plane + 1,
-                guid: Some(format!("{node} {nic} {plane}")),
-                ..nic_port(&format!("n{node}"), &format!("mlx5_{nic}"))
-            };
+            let guid = Some(format!("{node} {nic} {plane}"));
+            let mut nic = nic_port(&format!("n{node}"), &format!("mlx5_{nic}"));
+            (nic.port, nic.guid) = (plane + 1, guid);
             let to = end(&switch, 1);
             cabling.cables.insert(Cable { nic, to });
         }

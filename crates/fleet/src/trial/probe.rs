@@ -146,24 +146,15 @@ mod tests {
     use serde_json::json;
 
     fn driver(name: &str, addresses: &[&str]) -> ProbedDriver {
-        let device = |address: &&str| ProbedDevice {
-            address: (*address).into(),
-            uuid: None,
-            name: None,
-        };
-        ProbedDriver {
-            name: name.into(),
-            version: None,
-            devices: addresses.iter().map(device).collect(),
-            error: None,
-        }
+        let devices = addresses.iter().map(|address| json!({"address": address}));
+        let driver = json!({"name": name, "devices": Vec::from_iter(devices)});
+        serde_json::from_value(driver).unwrap()
     }
 
     fn failed(name: &str) -> ProbedDriver {
-        ProbedDriver {
-            error: Some("`init` answered 3".into()),
-            ..driver(name, &[])
-        }
+        let mut failed = driver(name, &[]);
+        failed.error = Some("`init` answered 3".into());
+        failed
     }
 
     fn parsed(addresses: &[&str]) -> Vec<PciAddress> {

@@ -66,12 +66,22 @@ fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
 }
 
 #[test]
-fn the_median_has_an_interval_from_ten_figures_on() {
+fn the_median_has_an_interval_from_ten_figures_on_and_rounds_are_compared_where_both_have_one() {
     assert_eq!(middle([]), None);
     let three = middle([3.0, 1.0, 2.0]).unwrap();
     assert_eq!((three.median, three.interval), (2.0, None));
     let ten = middle([9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]).unwrap();
     assert_eq!((ten.median, ten.interval), (5.5, Some((2.0, 9.0))));
+    let near = [(1, 50.0), (3, 40.0)].into();
+    let far = [(1, 25.0), (2, 1.0), (3, 10.0)].into();
+    let figures = [("near".to_string(), near), ("far".to_string(), far)].into();
+    let effect = Effect {
+        figures,
+        ..Effect::default()
+    };
+    // of 50 and 25 percent
+    let against = effect.against_near("far").map(|of| of.median);
+    assert_eq!(against, Some(37.5));
 }
 
 fn report() -> TrialReport {
@@ -89,20 +99,6 @@ fn report() -> TrialReport {
         "machine": "8 x NVIDIA H100, 8 x verbs 400 Gb/s", "witnesses": [smi, lstopo], "ways": [way],
         "effects": [effect], "played": false});
     serde_json::from_value(report).unwrap()
-}
-
-#[test]
-fn rounds_are_compared_with_each_other_where_both_sides_have_a_figure() {
-    let near = [(1, 50.0), (3, 40.0)].into();
-    let far = [(1, 25.0), (2, 1.0), (3, 10.0)].into();
-    let figures = [("near".to_string(), near), ("far".to_string(), far)].into();
-    let effect = Effect {
-        figures,
-        ..Effect::default()
-    };
-    // of 50 and 25 percent
-    let against = effect.against_near("far").map(|of| of.median);
-    assert_eq!(against, Some(37.5));
 }
 
 #[test]

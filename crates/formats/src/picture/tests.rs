@@ -225,7 +225,7 @@ fn the_largest_nodes_are_drawn_like_the_others() {
 }
 
 #[test]
-fn every_built_in_machine_is_drawn_with_its_names() {
+fn every_built_in_machine_is_drawn_with_its_names_and_none_can_write_into_its_picture() {
     for model in platform::MODELS {
         let topology = model.topology().unwrap();
         check_node(&topology);
@@ -236,6 +236,12 @@ fn every_built_in_machine_is_drawn_with_its_names() {
             assert!(is_shown(name), "{}: {name}", model.name);
         }
     }
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
+    let text = drawn(&topology);
+    let shown = "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}";
+    let mut texts = seen(&text).texts.into_iter();
+    assert!(texts.any(|(text, _)| text == shown), "{text}");
 }
 
 #[test]
@@ -263,25 +269,11 @@ fn a_picture_of_all_with_all_crosses_no_box() {
 }
 
 #[test]
-fn the_name_of_a_machine_cannot_write_into_its_picture() {
-    let mut topology = platform::model("dgx-h100").unwrap();
-    topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
-    let text = drawn(&topology);
-    let shown = "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}";
-    let mut texts = seen(&text).texts.into_iter();
-    assert!(texts.any(|(text, _)| text == shown), "{text}");
-}
-
-#[test]
-fn what_works_what_is_left_out_and_what_is_down_look_different() {
+fn what_works_is_left_out_or_down_looks_different_and_kinds_of_paths_with_and_without_colour() {
     let seen = seen(&drawn(&platform::model("dgx-h100").unwrap()));
     let counts = ["nic", "out", "down"].map(|class| boxes(&seen, &[class]));
     // an unused port that is down is no alarm
     assert_eq!(counts, [8, 6, 0]);
-}
-
-#[test]
-fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
     let strokes: Vec<_> = PathType::ALL.map(super::svg::stroke).to_vec();
     for (at, (colour, dashes)) in strokes.iter().enumerate() {
         for (other, others) in &strokes[at + 1..] {

@@ -1,8 +1,8 @@
 //! Rails by cable with the nodes' reports: their names of NICs, what they hear, and what the audit makes of it.
 
-use super::{end, lines, only_fault};
+use super::{end, lines, nic_port, only_fault};
 use crate::audit::report::{NeighbourReport, Report};
-use crate::fabric::cabling::{Cable, Cabling, NicPort};
+use crate::fabric::cabling::{Cable, Cabling};
 use crate::fabric::names::Reports;
 use crate::fabric::rails::{FabricRails, RailReach};
 use serde_json::json;
@@ -74,18 +74,14 @@ fn what_the_nodes_hear_is_a_fabric_without_any_file() {
 }
 
 fn cable(node: &str, nic: &str, guid: Option<String>, leaf: usize) -> Cable {
-    let nic = NicPort {
-        node: node.into(),
-        nic: nic.into(),
-        port: 1,
-        guid,
-    };
+    let mut nic = nic_port(node, nic);
+    nic.guid = guid;
     let to = end(&format!("leaf{leaf}"), 1);
     Cable { nic, to }
 }
 
 #[test]
-fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
+fn a_nic_whose_description_names_no_node_is_known_by_its_guid_and_unknown_names_are_compared() {
     let guid = Some("0000000000010002".to_string());
     let cable = cable("", "ConnectX7", guid, 2);
     let mut cabling = Cabling::default();
@@ -96,10 +92,6 @@ fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
     assert_eq!(found.notes, [""; 0]);
     let alone = FabricRails::of(&cabling, &BTreeMap::new());
     assert!(alone.cables.is_empty());
-}
-
-#[test]
-fn names_of_a_source_that_no_report_knows_are_compared_all_the_same() {
     let mut cabling = Cabling::default();
     for node in NODES {
         for nic in 0..4 {

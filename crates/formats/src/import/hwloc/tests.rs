@@ -98,17 +98,13 @@ fn what_the_processors_are_is_told_by_the_packages() {
 }
 
 #[test]
-fn numa_nodes_have_the_cpus_and_distances_that_the_kernel_would_show() {
+fn numa_nodes_have_the_kernels_cpus_and_distances_and_cpus_know_their_package_and_core() {
     // the matrix is in another order, and hwloc gives the GPU's memory the CPUs of its package
     let wanted = "0: 0-3 10 22 30; 1: 4-7 21 10 40; 2:  31 41 10";
     assert_eq!(cpus(&good(VERSION_2).0), wanted);
     // of two nodes with the same CPUs one keeps them
     let text = VERSION_2.replace(" subtype=\"GPUMemory\"", "");
     assert_eq!(cpus(&good(&text).0), wanted);
-}
-
-#[test]
-fn cpus_know_their_package_and_their_core_by_the_order_of_the_file() {
     /// `0/0.4`: a CPU with its package and its core
     fn pus(text: &str) -> String {
         let pu = |pu: &Pu| format!("{}/{}.{}", pu.os_index, pu.package, pu.core);
@@ -160,7 +156,7 @@ fn gpus_are_what_tasks_compute_on_and_nothing_that_drives_a_console() {
 }
 
 #[test]
-fn nics_have_their_kind_their_card_and_their_interfaces() {
+fn nics_have_their_kind_their_interfaces_and_ports_with_the_link_layer_that_the_file_betrays() {
     let (topology, _) = good(VERSION_2);
     let nics = topology.nics.iter();
     let kinds = nics.map(|nic| format!("{} {:?} {}", nic.name, nic.kind, nic.netdevs.concat()));
@@ -172,10 +168,6 @@ fn nics_have_their_kind_their_card_and_their_interfaces() {
     let cxi = "name=\"cxi0\" osdev_type=\"3\"";
     let named = VERSION_2.replace(hsn, cxi);
     assert_eq!(nic(&good(&named).0, "cxi0").kind, NicKind::Slingshot);
-}
-
-#[test]
-fn ports_have_their_state_and_the_link_layer_that_the_file_betrays() {
     /// `1 Active InfiniBand ibp20s0`
     fn ports(text: &str, name: &str) -> String {
         let port = |port: &Port| {

@@ -86,13 +86,10 @@ fn a_variable_by_which_a_program_leaves_the_tasks_cpus_is_told_where_they_are_ou
 
 #[test]
 fn openmp_is_told_where_it_holds_all_later_threads_to_one_core() {
-    for values in [
-        &["OMP_PROC_BIND=true"][..],
-        &["OMP_PROC_BIND=Spread,close", "OMP_PLACES=cores"],
-        &["OMP_PLACES=cores"],
-        &["GOMP_CPU_AFFINITY=0-7"],
-        &["KMP_AFFINITY=granularity=fine,compact,1,0"],
-    ] {
+    let binding = "OMP_PROC_BIND=true; OMP_PROC_BIND=Spread,close OMP_PLACES=cores; OMP_PLACES=cores; \
+                   GOMP_CPU_AFFINITY=0-7; KMP_AFFINITY=granularity=fine,compact,1,0";
+    for values in binding.split("; ") {
+        let values = &Vec::from_iter(values.split(' '));
         let held = told(GpuVendor::Nvidia, false, "", values);
         let is_told = held.len() == 1 && held[0].contains("as NCCL's, stay there");
         assert!(is_told, "{values:?}: {held:?}");
@@ -100,20 +97,11 @@ fn openmp_is_told_where_it_holds_all_later_threads_to_one_core() {
         without_gpus.gpus.clear();
         says(&without_gpus, values, &[]);
     }
-    let off = [
-        "OMP_PROC_BIND=false",
-        "OMP_PLACES=cores",
-        "GOMP_CPU_AFFINITY=0-7",
-    ];
-    for values in [
-        &off[..],
-        &["OMP_PROC_BIND=close", "OMP_PLACES=sockets"],
-        &["OMP_PLACES=numa_domains(2)"],
-        &["OMP_PROC_BIND=sideways"],
-        &["KMP_AFFINITY=compact,reset"],
-        &["KMP_AFFINITY=none"],
-        &["KMP_AFFINITY=disabled"],
-    ] {
+    let free = "OMP_PROC_BIND=false OMP_PLACES=cores GOMP_CPU_AFFINITY=0-7; OMP_PROC_BIND=close OMP_PLACES=sockets; \
+                OMP_PLACES=numa_domains(2); OMP_PROC_BIND=sideways; KMP_AFFINITY=compact,reset; \
+                KMP_AFFINITY=none; KMP_AFFINITY=disabled";
+    for values in free.split("; ") {
+        let values = &Vec::from_iter(values.split(' '));
         says(&topology(), values, &[]);
     }
 }

@@ -105,11 +105,8 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_the_page_whatever_the_cells_hold() {
         let mut table = Table::headed(["a", "b", "c"]);
-        table.row([
-            "x".repeat(300).into(),
-            "y,".repeat(90).into(),
-            "z ".repeat(200).into(),
-        ]);
+        let [x, y, z] = [("x", 300), ("y,", 90), ("z ", 200)].map(|(text, of)| text.repeat(of));
+        table.row([x.into(), y.into(), z.into()]);
         let lines = printed(&table, 100);
         let is_narrow = |line: &String| line.chars().count() <= 100;
         assert!(lines.iter().all(is_narrow), "{lines:#?}");

@@ -126,10 +126,8 @@ mod tests {
     #[test]
     fn no_character_that_a_terminal_obeys_becomes_text() {
         let hostile = "a\x1b[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
-        assert_eq!(
-            Text::from(hostile).0,
-            r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b"
-        );
+        let shown = r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
+        assert_eq!(Text::from(hostile).0, shown);
         let tame = "it's \"C:\\\" … `x`";
         assert_eq!(Text::from(tame).0, tame);
         assert_eq!(defused("{\n\t\u{7f}}\n"), "{\n\t\\u{7f}}\n");

@@ -111,14 +111,11 @@ fn each_alert_comes_with_its_cause_and_not_without() {
         "evaluation_interval": "1m",
         "tests": [
             {"interval": "1m", "input_series": series(&sick), "alert_rule_test": [
-                alert(down, 3, json!([])),
-                alert(down, 6, json!([port])),
-                alert(far, 8, json!([])),
-                alert(far, 12, json!([tasks])),
+                alert(down, 3, json!([])), alert(down, 6, json!([port])),
+                alert(far, 8, json!([])), alert(far, 12, json!([tasks])),
             ]},
             {"interval": "1m", "input_series": series(&well), "alert_rule_test": [
-                alert(down, 30, json!([])),
-                alert(far, 30, json!([])),
+                alert(down, 30, json!([])), alert(far, 30, json!([])),
             ]},
         ],
     });

@@ -106,7 +106,7 @@ fn a_nic_without_a_function_comes_to_a_cpu_that_has_an_identity() {
 }
 
 #[test]
-fn stated_pairs_of_a_virtual_machine_stand_below_a_switch_each() {
+fn stated_pairs_stand_below_a_switch_each_and_those_of_a_matrix_below_addresses_of_no_machine() {
     let topology = model("azure-nd96isr-h100-v5");
     let text = write(&topology).unwrap();
     assert_eq!(text.matches("<pci busid=\"ffff:ff:").count(), 8);
@@ -131,10 +131,6 @@ fn stated_pairs_of_a_virtual_machine_stand_below_a_switch_each() {
         silent.pci.insert(function);
     }
     assert_eq!(write(&silent).unwrap().matches(link).count(), 24);
-}
-
-#[test]
-fn what_a_matrix_states_is_written_below_addresses_that_no_machine_has() {
     let matrix = "\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tPIX\tPXB\t0-3\t0\nGPU1\tNV4\t X \tSYS\tPIX\t4-7\t1\n";
     let (topology, _) = crate::import::smi::read(matrix, Provenance::ThisSystem).unwrap();
     let text = write(&topology).unwrap();
@@ -147,7 +143,7 @@ fn what_a_matrix_states_is_written_below_addresses_that_no_machine_has() {
 }
 
 #[test]
-fn what_is_amds_is_written_for_rccl_and_what_nccl_cannot_hold_is_refused() {
+fn what_is_amds_is_written_for_rccl_and_what_nccl_cannot_hold_is_refused_or_left_for_it_to_find() {
     let amd = model("mi300x-8");
     assert!(write(&amd).unwrap().starts_with("<system version=\"2\""));
     let mut many = model("dgx-h100");
@@ -159,6 +155,30 @@ fn what_is_amds_is_written_for_rccl_and_what_nccl_cannot_hold_is_refused() {
     }
     let refusal = write(&many).unwrap_err().to_string();
     assert!(refusal.contains("`256` elements"), "{refusal}");
+    let mut topology = Topology::empty("a machine with \"quotes\"", Provenance::ThisSystem);
+    topology
+        .numa_nodes
+        .extend([0..900, 0..0].map(|cpus| NumaNode {
+            os_index: u32::from(cpus.is_empty()),
+            cpus: cpus.collect(),
+            distances: Vec::new(),
+            package: None,
+        }));
+    let soft = Nic::new("rxe0".parse().unwrap(), NicKind::Verbs);
+    topology.nics.push(soft);
+    let expected = "<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n";
+    assert_eq!(write(&topology).unwrap(), expected);
+    // parents in a circle, which no reader accepts
+    let circle = address("01:00.0");
+    let function = PciFunction::new(circle, PciParent::Bridge(circle));
+    topology.pci.insert(function);
+    topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));
+    topology.numa_nodes.clear();
+    let text = write(&topology).unwrap();
+    let pci = "<pci busid=\"0000:01:00.0\"";
+    for part in ["<cpu numaid=\"-1\">", pci, "\"0x1002\"/>"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]
@@ -190,32 +210,4 @@ fn a_link_is_written_as_what_both_its_ends_could_do_and_a_function_below_the_nod
         "0 0000000f,0000000f x86_64 GenuineIntel 6 143 0000:81:00.0 0x03 0x10de 16.0 GT/s PCIe 8 \
          1 000000f0,000000f0 x86_64 GenuineIntel 6 143 0000:14:00.0 0x03 0x10de 5.0 GT/s PCIe 2"
     );
-}
-
-#[test]
-fn what_nccl_could_not_hold_is_left_for_it_to_find() {
-    let mut topology = Topology::empty("a machine with \"quotes\"", Provenance::ThisSystem);
-    topology
-        .numa_nodes
-        .extend([0..900, 0..0].map(|cpus| NumaNode {
-            os_index: u32::from(cpus.is_empty()),
-            cpus: cpus.collect(),
-            distances: Vec::new(),
-            package: None,
-        }));
-    let soft = Nic::new("rxe0".parse().unwrap(), NicKind::Verbs);
-    topology.nics.push(soft);
-    let expected = "<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n";
-    assert_eq!(write(&topology).unwrap(), expected);
-    // parents in a circle, which no reader accepts
-    let circle = address("01:00.0");
-    let function = PciFunction::new(circle, PciParent::Bridge(circle));
-    topology.pci.insert(function);
-    topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));
-    topology.numa_nodes.clear();
-    let text = write(&topology).unwrap();
-    let pci = "<pci busid=\"0000:01:00.0\"";
-    for part in ["<cpu numaid=\"-1\">", pci, "\"0x1002\"/>"] {
-        assert!(text.contains(part), "{text}");
-    }
 }
