@@ -16,7 +16,6 @@ fn files<'a>(known: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String>
     }
 }
 
-/// The counter of this name, with these bytes.
 fn count(of: &str, sent: u64, received: u64) -> Count {
     let of = of.to_string();
     Count { of, sent, received }
@@ -280,7 +279,17 @@ proptest! {
 }
 
 #[test]
-fn tasks_plan_the_nics_that_they_name() {
+fn a_task_is_called_after_its_step_or_its_batch_script_and_plans_the_nics_that_it_names() {
+    let label = |text: &str| numbers(text.replace(' ', "\0").as_bytes()).label();
+    let task = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=9";
+    let script = "SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_LOCALID=0";
+    for (text, wanted) in [
+        (task, Some("7.0 task 9")),
+        (script, Some("7.batch task 0")),
+        ("SLURM_LOCALID=0", None),
+    ] {
+        assert_eq!(label(text).as_deref(), wanted);
+    }
     let text = environment(
         "SLURM_JOB_ID=1|SLURM_STEP_ID=2|SLURM_LOCALID=5|\
          NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1",
@@ -296,20 +305,6 @@ fn tasks_plan_the_nics_that_they_name() {
     assert_eq!(origin, Origin::Tasks);
     assert_eq!(plan.keys().collect::<Vec<_>>(), ["mlx5_0:1"]);
     assert_eq!(plan["mlx5_0:1"], ["1.2 task 5"]);
-}
-
-#[test]
-fn a_task_is_called_after_its_step_and_a_batch_script_s_by_that_word() {
-    let label = |text: &str| numbers(text.replace(' ', "\0").as_bytes()).label();
-    let task = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=9";
-    let script = "SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_LOCALID=0";
-    for (text, wanted) in [
-        (task, Some("7.0 task 9")),
-        (script, Some("7.batch task 0")),
-        ("SLURM_LOCALID=0", None),
-    ] {
-        assert_eq!(label(text).as_deref(), wanted);
-    }
 }
 
 #[test]

@@ -58,7 +58,6 @@ fn rails(plugs: &Plugs) -> FabricRails {
     FabricRails::of(&cabling(plugs, true), &BTreeMap::new())
 }
 
-/// The cables that a fault names.
 fn named(fault: &CableFault) -> BTreeSet<(&str, &str)> {
     let cables = fault.iter();
     cables.map(|of| (&*of.node, &*of.nic)).collect()
@@ -103,7 +102,8 @@ fn of_two_nodes_that_differ_it_is_not_known_which_is_wrong() {
 }
 
 #[test]
-fn nics_of_one_node_that_are_exchanged_are_named_with_the_line_for_the_case_that_it_is_meant_so() {
+fn nics_of_one_node_that_are_exchanged_are_one_fault_with_the_line_for_the_case_that_it_is_meant_so()
+ {
     let mut plugs = plugs(2, 8, 8);
     let (a, b) = (at(&plugs, "n7", "mlx5_2"), at(&plugs, "n7", "mlx5_3"));
     exchange(&mut plugs, a, b);
@@ -117,10 +117,6 @@ fn nics_of_one_node_that_are_exchanged_are_named_with_the_line_for_the_case_that
     let line = "NodeName=n7 rails=mlx5_0,mlx5_1,mlx5_3,mlx5_2,mlx5_4,mlx5_5,mlx5_6,mlx5_7";
     assert_eq!(lines(&found), [line]);
     assert_eq!((found.rails[2].right, found.rails[2].ports), (15, 16));
-}
-
-#[test]
-fn a_node_with_all_nics_in_another_order_is_one_fault() {
     let mut plugs = plugs(1, 5, 8);
     for nic in 0..8 {
         let number = at(&plugs, "n4", &format!("mlx5_{nic}"));

@@ -37,7 +37,6 @@ fn verdict(task: &Seen) -> TaskVerdict {
     verdict_on("dgx-h100", task, Ok(false))
 }
 
-/// A connection on each of these NICs.
 fn connected(gpus: &[usize], nics: &[&str]) -> Seen {
     let holds: Vec<_> = nics.iter().map(|nic| (*nic, By::QueuePairs)).collect();
     task(gpus, &holds)

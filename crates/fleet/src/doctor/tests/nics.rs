@@ -50,8 +50,7 @@ pub(super) fn node() -> Vec<Case> {
             "left to libfabric": Ok "among which libfabric chooses", World::of_model("aws-p5");
             "no GPU": Note "nothing is set", without(no_gpu);
             "a workstation": Note "no RDMA device", without(|node| node.nics.clear());
-            "every port down": Warn "0 of 14",
-                without(|node| node.nics.iter_mut().for_each(down));
+            "every port down": Warn "0 of 14", without(|node| node.nics.iter_mut().for_each(down));
         }
         check "machine" {
             "a DGX": Ok "`dgx-h100`", dgx();
@@ -61,8 +60,7 @@ pub(super) fn node() -> Vec<Case> {
                     .patched(|facts| facts.machine.as_mut().unwrap().missing[0].is_on_the_bus = false);
             "a GPU without a driver": Warn "on the bus, and no driver shows it",
                 lacks(|node| { node.gpus.remove(3); });
-            "a guest's part": Warn "only a part of it",
-                dgx().patched(of_a_guest);
+            "a guest's part": Warn "only a part of it", dgx().patched(of_a_guest);
         }
         check "odd" {
             "nothing": None "", World::of_model("dgx-h100");
@@ -109,8 +107,7 @@ pub(super) fn ports() -> Vec<Case> {
             "all there": Ok "14 RDMA devices", dgx();
             "one without": Fail "`mlx5_9` has no device node", no_uverbs;
             "nothing told": None "", World::described(model("dgx-h100"));
-            "no ib_uverbs": Warn "not loaded",
-                none.patched(|facts| facts.is_live = true);
+            "no ib_uverbs": Warn "not loaded", none.patched(|facts| facts.is_live = true);
         }
     }
 }

@@ -68,7 +68,7 @@ fn groups_full_information_and_a_node_name_map_tell_the_same_fabric() {
 }
 
 #[test]
-fn links_of_routers_and_between_nics_are_left_out() {
+fn links_of_routers_and_between_nics_are_left_out_and_what_is_odd_is_noted() {
     let stanza = "rtguid=0xc00000000\nRt\t2 \"R-0000000c00000000\"\t\t# \"router\"\n[1](c00000001) \t\"S-0000000000b00000\"[5]\t\t\
         # lid 0 lmc 0 \"MF0;spine:CS9500/S01/U1\" lid 3 4xSDR\n";
     let routed = cabling(stanza);
@@ -76,10 +76,7 @@ fn links_of_routers_and_between_nics_are_left_out() {
     for found in [routed, cabling(direct)] {
         assert_eq!(found, Cabling::default());
     }
-}
-
-#[test]
-fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
+    // what is odd in a text costs nothing else
     let cabling = cabling(&format!("{IBNETDISCOVER}[1] x\n[more\n"));
     assert_eq!(cabling.cables.len(), 6);
     let notes = cabling.notes.join("\n");

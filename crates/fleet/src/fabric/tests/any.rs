@@ -15,7 +15,6 @@ fn exchanged() -> impl Strategy<Value = (Plugs, usize, usize)> {
     })
 }
 
-/// The cables of each fault.
 fn told(plugs: &Plugs) -> Vec<String> {
     let faults = rails(plugs).faults.into_iter();
     let told = faults.map(|fault| format!("{:?}", named(&fault)));

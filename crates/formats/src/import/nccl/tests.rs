@@ -52,7 +52,7 @@ fn names(topology: &Topology) -> String {
 }
 
 #[test]
-fn a_file_is_read_for_all_that_it_says() {
+fn a_file_is_read_for_all_that_it_says_with_paths_of_the_kinds_that_nccl_makes_them() {
     let topology = sample();
     assert_eq!(topology.name, "sample-1");
     let nodes = topology.numa_nodes.iter();
@@ -81,11 +81,6 @@ fn a_file_is_read_for_all_that_it_says() {
     assert_eq!(ports("mlx5_0"), [(1, Some(400_000))]);
     assert_eq!(ports("mlx5_1"), [(1, Some(200_000))]);
     assert_eq!(ports("mlx5_2"), [(1, Some(100_000)), (2, None)]);
-}
-
-#[test]
-fn paths_are_of_the_kinds_that_nccl_makes_them() {
-    let topology = sample();
     let path = |a: &str, b: &str| topology.way(address(a), address(b));
     for (a, b, kind) in [
         ("14:00.0", "13:00.0", PathType::Pix),

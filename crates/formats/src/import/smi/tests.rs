@@ -41,7 +41,6 @@ fn refusal(text: &str) -> String {
     }
 }
 
-/// The one finding.
 #[track_caller]
 fn only(findings: &[String]) -> &str {
     assert_eq!(findings.len(), 1, "{findings:?}");
@@ -76,7 +75,7 @@ fn set(list: &str) -> CpuSet {
 }
 
 #[test]
-fn a_plain_matrix_says_who_is_near_to_whom_and_where() {
+fn a_plain_matrix_says_who_is_near_to_whom_and_its_invented_addresses_relate_no_two_devices() {
     let (topology, findings) = load(PLAIN);
     assert_eq!(findings, [""; 0]);
     assert_eq!(paths_of(&topology), PLAIN_PATHS);
@@ -89,6 +88,19 @@ fn a_plain_matrix_says_who_is_near_to_whom_and_where() {
     let port = Port::new(1, PortState::Active, LinkLayer::Unknown, None);
     assert!(topology.nics.iter().all(|nic| nic.ports == [port.clone()]));
     assert!(!"10000:e1:00.0".parse::<PciAddress>().unwrap().is_invented());
+    let (mut topology, _) = load(PLAIN);
+    topology.stated_paths.clear();
+    topology.numa_nodes.clear();
+    for mut function in Vec::from_iter(topology.pci.iter().cloned()) {
+        function.numa_node = None;
+        topology.pci.insert(function);
+    }
+    let addresses = topology.pci.iter().map(|function| function.address);
+    for (at, a) in addresses.clone().enumerate() {
+        for b in addresses.clone().skip(at + 1) {
+            assert_eq!(topology.path_type(a, b), PathType::Sys);
+        }
+    }
 }
 
 #[test]
@@ -146,23 +158,6 @@ fn names_that_udev_gives_tell_the_link_layer() {
     for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
         let unknown = [LinkLayer::Unknown; 2];
         assert_eq!(layers("ibp3s0", kernels), unknown, "{kernels}");
-    }
-}
-
-#[test]
-fn invented_addresses_relate_no_two_devices() {
-    let (mut topology, _) = load(PLAIN);
-    topology.stated_paths.clear();
-    topology.numa_nodes.clear();
-    for mut function in Vec::from_iter(topology.pci.iter().cloned()) {
-        function.numa_node = None;
-        topology.pci.insert(function);
-    }
-    let addresses = topology.pci.iter().map(|function| function.address);
-    for (at, a) in addresses.clone().enumerate() {
-        for b in addresses.clone().skip(at + 1) {
-            assert_eq!(topology.path_type(a, b), PathType::Sys);
-        }
     }
 }
 

@@ -12,7 +12,7 @@ fn says(seen: &Seen, text: &str) -> bool {
 }
 
 #[test]
-fn gpus_stand_in_the_order_of_their_numbers() {
+fn gpus_stand_in_the_order_of_their_numbers_and_what_is_said_of_a_place_beside_its_name() {
     for model in platform::MODELS {
         let seen = of_model(model.name);
         let number = |(text, area): &(String, Area)| {
@@ -24,6 +24,13 @@ fn gpus_stand_in_the_order_of_their_numbers() {
         let is_sorted = found.is_sorted_by_key(|(_, number)| *number);
         assert!(is_sorted, "{}: {found:?}", model.name);
     }
+    let seen = of_model("dgx-h100");
+    let nics = seen.boxes.iter().filter(|(class, _)| class == "nic");
+    let left = nics.map(|(_, area)| area[0]).fold(f64::MAX, f64::min);
+    let is_fact = |text: &str| text.starts_with("cpus ") || text.contains("GT/s");
+    let facts = seen.texts.iter().filter(|(text, _)| is_fact(text));
+    let ends: Vec<f64> = facts.map(|(_, area)| area[2]).collect();
+    assert!(ends.len() == 10 && ends.iter().all(|&end| end < left));
 }
 
 #[test]
@@ -36,17 +43,6 @@ fn nics_that_libfabric_chooses_say_so_and_look_like_those_that_work() {
         let left = texts.filter(|text| *text == "libfabric chooses");
         assert_eq!(left.count(), nics, "{name}");
     }
-}
-
-#[test]
-fn what_is_said_of_a_place_stands_beside_its_name_and_not_above_a_nic() {
-    let seen = of_model("dgx-h100");
-    let nics = seen.boxes.iter().filter(|(class, _)| class == "nic");
-    let left = nics.map(|(_, area)| area[0]).fold(f64::MAX, f64::min);
-    let is_fact = |text: &str| text.starts_with("cpus ") || text.contains("GT/s");
-    let facts = seen.texts.iter().filter(|(text, _)| is_fact(text));
-    let ends: Vec<f64> = facts.map(|(_, area)| area[2]).collect();
-    assert!(ends.len() == 10 && ends.iter().all(|&end| end < left));
 }
 
 #[test]

@@ -56,10 +56,8 @@ fn each_launcher_is_known_by_its_own_variables() {
         let [variables, expected] = cells(row);
         assert_eq!(found(variables), expected, "{variables}");
     }
-    for none in [
-        "LOCAL_RANK=4000000000",
-        "SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2",
-    ] {
+    let uneven = "SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2";
+    for none in ["LOCAL_RANK=4000000000", uneven] {
         assert!(found(none).starts_with("-, "), "{none}");
     }
 }
@@ -347,11 +345,8 @@ mod by_rank {
         let mut unequal = dgx();
         differ(&mut unequal);
         let mut ordered = grant(None);
-        for (order, is_countable) in [
-            (None, false),
-            (Some("FASTEST_FIRST"), false),
-            (Some("PCI_BUS_ID"), true),
-        ] {
+        let (fast, bus) = (Some("FASTEST_FIRST"), Some("PCI_BUS_ID"));
+        for (order, is_countable) in [(None, false), (fast, false), (bus, true)] {
             let order = order.map(|order| ("CUDA_DEVICE_ORDER", order.to_string()));
             ordered.variables.extend(order);
             let why = uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered);

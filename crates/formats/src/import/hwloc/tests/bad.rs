@@ -73,7 +73,8 @@ fn a_set_has_words_of_32_bits_and_an_end() {
 }
 
 #[test]
-fn a_device_that_no_program_could_name_is_left_out_with_a_word() {
+fn a_device_that_no_program_could_name_is_left_out_and_too_many_are_refused_with_bounded_findings()
+{
     let long = "m".repeat(64);
     for name in ["mlx5,0", "../mlx5", "", &long, "bxi0"] {
         let text = VERSION_2.replace("name=\"mlx5_0\"", &format!("name=\"{name}\""));
@@ -86,10 +87,6 @@ fn a_device_that_no_program_could_name_is_left_out_with_a_word() {
     }
     let twice = VERSION_2.replace("name=\"mlx5_1\"", "name=\"mlx5_0\"");
     assert!(refusal(&twice).contains("found `mlx5_0`, which"));
-}
-
-#[test]
-fn more_nics_than_a_topology_holds_are_refused_and_findings_are_bounded() {
     let with = |count, name: fn(usize) -> String| {
         let one = |name| format!("<object type=\"OSDev\" name=\"{name}\" osdev_type=\"32\"/>\n");
         let many: String = (0..count).map(name).map(one).collect();
