@@ -90,10 +90,8 @@ mod tests {
 
     /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
     fn vllms_address(text: &str) -> Vec<u32> {
-        let parts = text
-            .trim()
-            .split([':', '.'])
-            .map(|part| u32::from_str_radix(part, 16));
+        let number = |part| u32::from_str_radix(part, 16);
+        let parts = text.trim().split([':', '.']).map(number);
         parts.collect::<Result<_, _>>().unwrap()
     }
 

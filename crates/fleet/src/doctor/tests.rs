@@ -118,10 +118,8 @@ fn fail(code: &str, about: Option<&str>) -> Finding {
 
 #[test]
 fn a_reason_names_what_fails_and_nothing_else_and_is_short_and_plain() {
-    let good = Finding {
-        level: Level::Warn,
-        ..fail("slurm", None)
-    };
+    let mut good = fail("slurm", None);
+    good.level = Level::Warn;
     let of_all_nodes = fail("configuration", Some("plugstack.conf"));
     assert_eq!(reason(&[good.clone(), of_all_nodes]), None);
     let (port, link) = (fail("nic-broken", Some("mlx5_4:1")), Some("0000:18:00.0"));

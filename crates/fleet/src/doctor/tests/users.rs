@@ -56,11 +56,8 @@ fn doubt() -> Diagnostic {
 
 pub(super) fn installation() -> Vec<Case> {
     let there = |is_there, is_required| {
-        let line = PluginLine {
-            is_there,
-            is_required,
-            ..line(1, true)
-        };
+        let mut line = line(1, true);
+        (line.is_there, line.is_required) = (is_there, is_required);
         plugstack(vec![line], |_| {})
     };
     let unmatched = || {
@@ -150,12 +147,7 @@ fn called(change: impl FnOnce(&mut Caller)) -> World {
 pub(super) fn caller() -> Vec<Case> {
     let memlock = |limit: u64, is_root: bool, in_step: bool| {
         called(|caller| {
-            *caller = Caller {
-                memlock: Some(limit),
-                is_root,
-                in_step,
-                ..Caller::default()
-            }
+            (caller.memlock, caller.is_root, caller.in_step) = (Some(limit), is_root, in_step);
         })
     };
     let some: u64 = 8 << 20;

@@ -23,10 +23,8 @@ fn each_row_of_the_table_has_all_fields_and_known_signs() {
         let when = ["always", "bound", "amd", "gpus", "nics", "verbs"];
         assert!(when.contains(&row.when), "`{}`", row.when);
         let is_text = |text: &&str| !text.is_empty() && !text.contains('\t');
-        assert!(
-            [row.of, row.does, row.instead].iter().all(is_text),
-            "{row:?}"
-        );
+        let texts = [row.of, row.does, row.instead];
+        assert!(texts.iter().all(is_text), "{row:?}");
         for condition in row.conditions.split(' ') {
             let name = condition.trim_start_matches('!');
             let name = name.split(['=', '!']).next().unwrap();

@@ -114,15 +114,13 @@ fn stated_pairs_stand_below_a_switch_each_and_those_of_a_matrix_below_addresses_
     let words = lines.take(4).flat_map(|line| line.trim().split(' '));
     let link = "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"";
     let words: Vec<&str> = words.collect();
-    assert_eq!(
-        words.join(" "),
-        format!(
-            "<pci busid=\"ffff:ff:01.0\" class=\"0x060400\" {link}> \
+    let expected = format!(
+        "<pci busid=\"ffff:ff:01.0\" class=\"0x060400\" {link}> \
              <pci busid=\"0001:00:00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\" {link}/> \
              <pci busid=\"0101:00:00.0\" class=\"0x020700\" vendor=\"0x15b3\" device=\"0x101e\" {link}/> \
              </pci>"
-        )
     );
+    assert_eq!(words.join(" "), expected);
     // a virtual machine often shows no rate, and NCCL then counts with generation 3
     let mut silent = topology.clone();
     for function in topology.pci.iter() {
