@@ -72,14 +72,14 @@ fn a_launcher_is_told_of_a_task_as_the_plan_holds_it() {
     assert!(!why.is_empty());
     let told = Diagnostic::new("x", "y");
     let alone = json(answers::task(&plan, &task, &[], &[told]));
+    assert_eq!(alone["format"], "nic-placement task");
     let subject = (&alone["machine"], &alone["policy"]);
     assert_eq!(subject, (&"dgx-h100".into(), &"closest".into()));
     assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));
 }
 
 #[test]
-fn a_stated_step_has_the_node_the_gpus_and_the_tasks_of_its_request_and_that_of_an_engine_all_alone()
- {
+fn a_stated_step_has_the_gpus_and_the_tasks_of_its_request_and_that_of_an_engine_the_node_alone() {
     let topology = platform::model("dgx-h100").unwrap();
     let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
     let request = |split| step::StepRequest {
@@ -92,6 +92,7 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_of_its_request_and_that_of_
         alone_on_node: true,
     };
     let (step, tasks) = request(step::GpuSplit::Each(2)).step(&topology).unwrap();
+    assert_eq!((step.tasks, step.total_tasks), (2, 2));
     let said = (step.gpus.as_deref(), step.cpus_per_task);
     assert_eq!(said, (Some("4,5,0,1"), Some(3)));
     assert!(step.alone_on_node);

@@ -184,8 +184,8 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers_and_of_a_lie_nothing_else_i
     );
     let task = marked(&text).unwrap();
     let of = numbers(&text);
-    let found = [of.job, of.step, of.local_id, of.task];
-    assert_eq!(found, [17, 0, 3, 11].map(Some));
+    assert_eq!((of.job, of.step), (Some(17), Some(0)));
+    assert_eq!((of.local_id, of.task), (Some(3), Some(11)));
     assert_eq!(task.gpus, ["0000:1b:00.0".parse().unwrap()]);
     assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
     let text = environment(

@@ -77,7 +77,7 @@ fn differences(change: impl Fn(&mut Report)) -> Vec<String> {
         let said = |value: &Option<String>| value.clone().unwrap_or("-".into());
         let (here, kind) = (said(&of.here), said(&of.kind));
         assert_eq!(of.shared_by, 8);
-        let (class, subject, what) = (of.class, &of.subject, of.what);
+        let (class, subject, what) = (of.class, &of.subject, &of.what);
         format!("{class:?} {subject} {what}: {here} not {kind}")
     };
     group.differences.iter().map(told).collect()

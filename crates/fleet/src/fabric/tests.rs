@@ -102,8 +102,7 @@ fn of_two_nodes_that_differ_it_is_not_known_which_is_wrong() {
 }
 
 #[test]
-fn nics_of_one_node_that_are_exchanged_are_one_fault_with_the_line_for_the_case_that_it_is_meant_so()
- {
+fn nics_of_one_node_that_are_exchanged_are_one_fault_with_the_line_for_those_who_mean_it() {
     let mut plugs = plugs(2, 8, 8);
     let (a, b) = (at(&plugs, "n7", "mlx5_2"), at(&plugs, "n7", "mlx5_3"));
     exchange(&mut plugs, a, b);
@@ -117,7 +116,7 @@ fn nics_of_one_node_that_are_exchanged_are_one_fault_with_the_line_for_the_case_
     let line = "NodeName=n7 rails=mlx5_0,mlx5_1,mlx5_3,mlx5_2,mlx5_4,mlx5_5,mlx5_6,mlx5_7";
     assert_eq!(lines(&found), [line]);
     assert_eq!((found.rails[2].right, found.rails[2].ports), (15, 16));
-    let mut plugs = plugs(1, 5, 8);
+    let mut plugs = self::plugs(1, 5, 8);
     for nic in 0..8 {
         let number = at(&plugs, "n4", &format!("mlx5_{nic}"));
         plugs[number].2 = format!("leaf0-{}", 7 - nic);
@@ -194,7 +193,7 @@ fn two_nics_to_each_switch_are_groups_and_cables_in_no_order_are_not_recognised(
     let layout = (found.layout, found.rails.len());
     assert_eq!(layout, (CableLayout::Grouped, 4));
     assert_nothing(&found);
-    let mut plugs = plugs(1, 12, 8);
+    let mut plugs = self::plugs(1, 12, 8);
     for (number, plug) in plugs.iter_mut().enumerate() {
         let leaf = (number * 7919 + number / 8 * 104_729 + number / 3) % 6;
         plug.2 = format!("leaf{leaf}");
@@ -249,7 +248,7 @@ fn servers_of_a_file_system_and_many_nodes_with_few_nics_on_switches_of_their_ow
     assert_eq!(found.reach, RailReach::Together);
     let login = found.cables.iter().find(|of| of.node == "login1");
     assert_eq!(login.unwrap().on_rail, Some(0));
-    let mut plugs = plugs(1, 4, 8);
+    let mut plugs = self::plugs(1, 4, 8);
     for node in 100..180 {
         for nic in 0..2 {
             let switch = format!("other{nic}");
@@ -329,7 +328,7 @@ fn switches_of_one_name_are_told_apart_and_a_port_on_two_switches_is_on_neither(
     let leaves = found.rails.iter().flat_map(|rail| &rail.leaves);
     assert!(leaves.eq(["Quantum (leaf0-0)", "Quantum (leaf0-1)"]));
     let plugs = plugs(1, 4, 4);
-    let mut cabling = cabling(&plugs, true);
+    let mut cabling = self::cabling(&plugs, true);
     let (nic, to) = (nic_port("n1", "mlx5_2"), end("leaf0-3", 1));
     cabling.cables.insert(Cable { nic, to });
     let found = FabricRails::of(&cabling, &BTreeMap::new());

@@ -358,7 +358,7 @@ fn switches_stand_inside_switches_and_a_node_of_which_no_numa_node_is_known_is_d
         ..shape_of(8, 8)
     };
     let node = shape.node();
-    assert!(!told(&outline(&node)).contains("NUMA"));
+    assert!(!told(&super::outline::outline(&node)).contains("NUMA"));
     check_node(&node);
 }
 

@@ -83,9 +83,8 @@ fn cable(node: &str, nic: &str, guid: Option<String>, leaf: usize) -> Cable {
 #[test]
 fn a_nic_whose_description_names_no_node_is_known_by_its_guid_and_unknown_names_are_compared() {
     let guid = Some("0000000000010002".to_string());
-    let cable = cable("", "ConnectX7", guid, 2);
     let mut cabling = Cabling::default();
-    cabling.cables.insert(cable);
+    cabling.cables.insert(cable("", "ConnectX7", guid, 2));
     let found = FabricRails::of(&cabling, &book(&[report("0001")]).1);
     let nic = (&*found.cables[0].node, &*found.cables[0].nic);
     assert_eq!(nic, ("n0001", "mlx5_2"));

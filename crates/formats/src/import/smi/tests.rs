@@ -95,9 +95,9 @@ fn a_plain_matrix_says_who_is_near_to_whom_and_its_invented_addresses_relate_no_
         function.numa_node = None;
         topology.pci.insert(function);
     }
-    let addresses = topology.pci.iter().map(|function| function.address);
-    for (at, a) in addresses.clone().enumerate() {
-        for b in addresses.clone().skip(at + 1) {
+    let addresses = Vec::from_iter(topology.pci.iter().map(|function| function.address));
+    for (at, &a) in addresses.iter().enumerate() {
+        for &b in &addresses[at + 1..] {
             assert_eq!(topology.path_type(a, b), PathType::Sys);
         }
     }

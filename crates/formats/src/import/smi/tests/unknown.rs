@@ -89,6 +89,7 @@ NIC Legend:
     let wanted = PLAIN_PATHS.replace("=NODE", "=PXB");
     assert_eq!(paths_of(&topology), wanted);
     let said = only(&findings);
+    assert!(said.starts_with("`rows`: ") && said.contains("`MPB`, `MT2`, `SPB`: "));
     let mut functions = topology.pci.iter();
     assert!(functions.all(|function| function.vendor.is_none()));
     let cut = &text[..text.find("single").unwrap()];
