@@ -34,8 +34,7 @@ fn cables(cabling: &Cabling) -> Vec<String> {
 #[test]
 fn ibnetdiscover_tells_cables_switches_and_trunks() {
     let cabling = cabling(IBNETDISCOVER);
-    let expected = "\
- 0000000a00003001:1 0000000a00003001 -> leaf 1:3
+    let expected = " 0000000a00003001:1 0000000a00003001 -> leaf 1:3
 node1 mlx5_0:1 0000000a00000001 -> leaf0:1
 node1 mlx5_0:2 0000000a00000002 -> leaf 1:1
 node2 HCA-2:1 0000000a00001011 -> leaf 1:2
