@@ -75,7 +75,7 @@ fn links_of_routers_and_between_nics_are_left_out_and_what_is_odd_is_noted() {
     for found in [routed, cabling(direct)] {
         assert_eq!(found, Cabling::default());
     }
-    // what is odd in a text costs nothing else
+    // an odd line costs nothing else
     let cabling = cabling(&format!("{IBNETDISCOVER}[1] x\n[more\n"));
     assert_eq!(cabling.cables.len(), 6);
     let notes = cabling.notes.join("\n");

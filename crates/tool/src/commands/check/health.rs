@@ -187,7 +187,7 @@ mod tests {
             };
             assert_eq!((ended, &*said), (code, heard.as_bytes()), "{line}");
         }
-        // what is no report is no verdict
+        // a text that is no report is no verdict
         assert!(Report::from_json(b"").is_err() && Report::from_json(b"{}").is_err());
     }
 
