@@ -64,11 +64,8 @@ mod tests {
             node: &policy::map(&topology, &Wish::default()),
             gpus: &[GpuIndex(0), GpuIndex(5)],
         };
-        for (word, format) in [
-            ("json", Format::Json),
-            ("sglang", Format::Sglang),
-            ("mooncake", Format::Mooncake),
-        ] {
+        use Format::{Json, Mooncake, Sglang};
+        for (word, format) in [("json", Json), ("sglang", Sglang), ("mooncake", Mooncake)] {
             assert_eq!(named(word).unwrap()(subject), write(format, subject));
         }
         assert!(named("vllm").unwrap()(subject).unwrap().contains("VLLM"));
@@ -93,14 +90,13 @@ mod tests {
 
     /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
     fn vllms_address(text: &str) -> Vec<u32> {
-        let parts = text.trim().split([':', '.']);
-        parts
-            .map(|part| u32::from_str_radix(part, 16).unwrap())
-            .collect()
+        let number = |part| u32::from_str_radix(part, 16);
+        let parts = text.trim().split([':', '.']).map(number);
+        parts.collect::<Result<_, _>>().unwrap()
     }
 
     #[test]
-    fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
+    fn vllm_finds_a_nic_for_each_gpus_address_and_its_port_where_all_have_the_same() {
         let text = written(|_| ()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
@@ -112,10 +108,6 @@ mod tests {
         assert_eq!(pairs.len(), 8);
         let first = pairs[0].split('=').map(vllms_address);
         assert!(first.eq([[0, 0x1b, 0, 0], [0, 0x18, 0, 0]]));
-    }
-
-    #[test]
-    fn vllm_is_told_the_port_that_all_its_nics_have_and_no_map_where_they_differ_or_one_lacks() {
         let ports = |first: u8| {
             move |node: &mut NodePlacement| {
                 node.rails.iter_mut().for_each(|rail| rail.port = 2);

@@ -306,15 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn slurm_conf_is_where_the_variable_says_or_usual_or_sent_or_slurmd_s_or_a_build_s() {
+    fn slurm_conf_is_found_and_says_where_plugstack_conf_is_which_is_else_beside_it() {
         let site = "/opt/site/slurm.conf";
         let (usual, sent) = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf");
+        let named = Some("/site/slurm.conf");
         for (named, there, expected) in [
-            (
-                Some("/site/slurm.conf"),
-                &[usual, sent][..],
-                "/site/slurm.conf",
-            ),
+            (named, &[usual, sent][..], "/site/slurm.conf"),
             (None, &[usual, sent], usual),
             (None, &[sent], sent),
             (None, &[site, BUILT[0]], site),
@@ -322,13 +319,17 @@ mod tests {
             (None, &[], usual),
         ] {
             let is_there = |path: &Path| there.iter().any(|there| path == Path::new(there));
-            let found = slurm_conf(
-                |_| named.map(OsString::from),
-                is_there,
-                || Some(site.into()),
-            );
+            let named = |_: &str| named.map(OsString::from);
+            let found = slurm_conf(named, is_there, || Some(site.into()));
             assert_eq!(found, Path::new(expected));
         }
+        let folder = Place::new("plugstack");
+        let conf = folder.0.join("slurm.conf").into_os_string();
+        let place = || place(|name| (name == "SLURM_CONF").then(|| conf.clone()));
+        assert_eq!(place(), folder.0.join("plugstack.conf"));
+        let text = "ClusterName=x\nplugstackconfig = /elsewhere.conf # as ever\n";
+        folder.file("slurm.conf", text);
+        assert_eq!(place(), Path::new("/elsewhere.conf"));
     }
 
     #[test]
@@ -350,19 +351,6 @@ mod tests {
         assert_eq!(found(), None);
         process(8, "slurmd\n", "slurmd\0-D\0-f/opt/slurm.conf\0", 0);
         assert_eq!(found(), Some(PathBuf::from("/opt/slurm.conf")));
-    }
-
-    #[test]
-    fn slurm_conf_says_where_plugstack_conf_is_and_else_it_is_beside_it() {
-        let folder = Place::new("plugstack");
-        let conf = folder.0.join("slurm.conf").into_os_string();
-        let place = || place(|name| (name == "SLURM_CONF").then(|| conf.clone()));
-        assert_eq!(place(), folder.0.join("plugstack.conf"));
-        folder.file(
-            "slurm.conf",
-            "ClusterName=x\nplugstackconfig = /elsewhere.conf # as ever\n",
-        );
-        assert_eq!(place(), Path::new("/elsewhere.conf"));
     }
 
     #[test]
@@ -396,11 +384,9 @@ mod tests {
             (folder.0.join("0.conf"), "more than 256 files include"),
             (itself, "files include each other: not"),
         ] {
-            let PluginLines {
-                lines, findings, ..
-            } = read(&file);
-            assert!(lines.is_empty());
-            let last = findings.last().unwrap().to_string();
+            let found = read(&file);
+            assert!(found.lines.is_empty());
+            let last = found.findings.last().unwrap().to_string();
             assert!(last.contains(part), "{last}");
         }
     }

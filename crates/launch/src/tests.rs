@@ -23,10 +23,8 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
         let topology = platform::model("dgx-h100").unwrap();
         let mut wish = step::wish(Some(words), Admin::default()).unwrap();
         if without_nics {
-            let names = topology
-                .nics
-                .iter()
-                .map(|nic| Pattern::parse(&nic.name).unwrap());
+            let names = topology.nics.iter();
+            let names = names.map(|nic| Pattern::parse(&nic.name).unwrap());
             wish.admin.selection.exclude = names.collect();
         }
         let plan = Plan::new(topology, wish, Step::default(), &|_| None);
@@ -42,29 +40,21 @@ fn words_that_ask_for_no_placement_plan_nothing() {
         assert!(found.unwrap_err().starts_with("plans nothing: "), "{words}");
     }
     let wish = step::wish(Some("rail,strict"), Admin::default()).unwrap();
-    assert_eq!(
-        (wish.policy, wish.strictness),
-        (Policy::Rail, Strictness::Strict)
-    );
+    let found = (wish.policy, wish.strictness);
+    assert_eq!(found, (Policy::Rail, Strictness::Strict));
 }
 
 #[test]
 fn a_launcher_is_told_of_a_task_as_the_plan_holds_it() {
     let words = Words::parse("env=ucx").unwrap();
     let wish = Wish::new(Admin::default(), None, Some(&words));
-    let mut task = Task {
+    let task = Task {
         global_id: 5,
-        cpus: CpuSet::from_list("0-3").unwrap(),
-        ..Task::default()
+        ..task_with("0")
     };
-    task.gpus
-        .variables
-        .insert("CUDA_VISIBLE_DEVICES", "0".to_string());
     let marked = "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1";
-    let present = [("NIC_PLACEMENT", marked), ("NCCL_IB_HCA", "=mlx5_9:1")];
-    let present: Present = present
-        .map(|(name, value)| (name.into(), value.into()))
-        .into();
+    let marker = format!("NIC_PLACEMENT={marked}");
+    let present = present([&*marker, "NCCL_IB_HCA==mlx5_9:1"]);
     let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
     let topology = platform::model("dgx-h100").unwrap();
     let plan = Plan::new(topology, wish, Step::default(), &read);
@@ -83,15 +73,13 @@ fn a_launcher_is_told_of_a_task_as_the_plan_holds_it() {
     let told = Diagnostic::new("x", "y");
     let alone = json(answers::task(&plan, &task, &[], &[told]));
     assert_eq!(alone["format"], "nic-placement task");
-    assert_eq!(
-        (&alone["machine"], &alone["policy"]),
-        (&"dgx-h100".into(), &"closest".into())
-    );
+    let subject = (&alone["machine"], &alone["policy"]);
+    assert_eq!(subject, (&"dgx-h100".into(), &"closest".into()));
     assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));
 }
 
 #[test]
-fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
+fn a_stated_step_has_the_gpus_and_the_tasks_of_its_request_and_that_of_an_engine_the_node_alone() {
     let topology = platform::model("dgx-h100").unwrap();
     let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
     let request = |split| step::StepRequest {
@@ -105,31 +93,23 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
     };
     let (step, tasks) = request(step::GpuSplit::Each(2)).step(&topology).unwrap();
     assert_eq!((step.tasks, step.total_tasks), (2, 2));
-    assert_eq!(
-        (step.gpus.as_deref(), step.cpus_per_task),
-        (Some("4,5,0,1"), Some(3))
-    );
+    let said = (step.gpus.as_deref(), step.cpus_per_task);
+    assert_eq!(said, (Some("4,5,0,1"), Some(3)));
     assert!(step.alone_on_node);
     for (task, (id, gpus)) in tasks.iter().zip([(0, "4,5"), (1, "0,1")]) {
         assert_eq!((task.local_id, task.global_id), (id, id));
         assert_eq!(task.gpus.variables["CUDA_VISIBLE_DEVICES"], gpus);
-        assert_eq!(task.cpus, request(step::GpuSplit::All).cpus);
-        assert_eq!(task.step_cpus, task.cpus);
-        assert_eq!(
-            (task.gpu_bind.as_deref(), &task.known),
-            (Some("gpu:per_task:2"), &None)
-        );
+        let cpus = request(step::GpuSplit::All).cpus;
+        assert_eq!([&task.cpus, &task.step_cpus], [&cpus; 2]);
+        let bind = task.gpu_bind.as_deref();
+        assert_eq!((bind, &task.known), (Some("gpu:per_task:2"), &None));
     }
     let listed = |lists: &[&[usize]]| {
         let gpus = |list: &&[usize]| list.iter().copied().map(GpuIndex).collect();
         let lists = lists.iter().map(gpus).collect();
-        let (_, tasks) = request(step::GpuSplit::Listed(lists))
-            .step(&topology)
-            .unwrap();
-        tasks
-            .into_iter()
-            .map(|task| task.known.unwrap())
-            .collect::<Vec<_>>()
+        let request = request(step::GpuSplit::Listed(lists));
+        let tasks = request.step(&topology).unwrap().1.into_iter();
+        tasks.map(|task| task.known.unwrap()).collect::<Vec<_>>()
     };
     let own = listed(&[&[4, 5], &[0]]);
     assert_eq!(own[0].own, [GpuIndex(4), GpuIndex(5)]);
@@ -139,6 +119,9 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
         assert_eq!(listed(&lists)[0].by_local_id, None, "{lists:?}");
     }
     assert_eq!(listed(&[&[], &[0]])[0].reason, "its launcher gives it none");
+    let step = step::for_engines(&topology, &[0, 1, 4].map(GpuIndex));
+    let tasks = (step.tasks, step.total_tasks, step.alone_on_node);
+    assert_eq!((tasks, step.gpus.as_deref()), ((3, 3, true), Some("0,1,4")));
 }
 
 // a number in Intel's list is a stack's without a word on it, and in AMD's the compute driver's
@@ -154,15 +137,22 @@ fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
     }
 }
 
-#[test]
-fn the_step_of_an_engine_has_its_gpus_and_the_node_alone() {
-    let topology = platform::model("dgx-h100").unwrap();
-    let step = step::for_engines(&topology, &[0, 1, 4].map(GpuIndex));
-    assert_eq!((step.tasks, step.total_tasks), (3, 3));
-    assert_eq!(
-        (step.gpus.as_deref(), step.alone_on_node),
-        (Some("0,1,4"), true)
-    );
+/// The variables of `NAME=VALUE`.
+pub(crate) fn present<'a>(values: impl IntoIterator<Item = &'a str>) -> Present {
+    let pairs = values.into_iter().filter_map(|of| of.split_once('='));
+    let owned = pairs.map(|(name, value)| (name.to_string(), value.to_string()));
+    owned.collect()
+}
+
+/// A task on CPUs 0 to 3 with these GPUs.
+pub(crate) fn task_with(gpus: &str) -> Task {
+    let mut task = Task {
+        cpus: CpuSet::from_list("0-3").unwrap(),
+        ..Task::default()
+    };
+    let variables = &mut task.gpus.variables;
+    variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
+    task
 }
 
 /// The cells of a row of text.

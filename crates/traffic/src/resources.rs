@@ -293,11 +293,8 @@ mod tests {
         let held = held.threads[&42].iter().map(|of| (of.by, of.port));
         let (pairs, datagrams) = (By::QueuePairs, By::Datagrams);
         let wanted = [(pairs, Some(1)), (pairs, Some(2)), (datagrams, Some(2))];
-        assert_eq!(
-            held.collect::<Vec<_>>(),
-            wanted,
-            "EFA's own kind is no pair"
-        );
+        let held: Vec<_> = held.collect();
+        assert_eq!(held, wanted, "EFA's own kind is no pair");
     }
 
     #[test]

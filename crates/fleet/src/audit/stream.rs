@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_end_with_their_last_brace_however_the_stream_arrives() {
+    fn documents_end_with_their_last_brace_and_one_that_is_cut_short_costs_no_other() {
         let stream = "{\n \"a\": \"}\\\"{\"\n}\n\n{\"b\": [{}]}\n{\"c\": 1}";
         let expected = [
             good(1, "{\n \"a\": \"}\\\"{\"\n}\n"),
@@ -132,10 +132,6 @@ mod tests {
         for at_once in [1, 2, 7, 1000] {
             assert_eq!(pieces(stream, at_once), expected);
         }
-    }
-
-    #[test]
-    fn a_document_that_is_cut_short_costs_no_other() {
         let cut = |line| (line, Err(CUT_SHORT));
         let found = pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3);
         assert_eq!(found, [cut(1), good(3, "{\"b\": 1}\n"), cut(4)]);
@@ -145,14 +141,8 @@ mod tests {
     fn text_between_documents_is_told_once_and_passed_over() {
         let none = |line| (line, Err(NO_DOCUMENT));
         let found = pieces("error x\nmore of it\n{}\n}\n[]\n{}\nn1: a\nn2: b\n", 100);
-        let wanted = [
-            none(1),
-            good(3, "{}\n"),
-            none(4),
-            good(6, "{}\n"),
-            none(7),
-            none(8),
-        ];
+        let (first, second) = (good(3, "{}\n"), good(6, "{}\n"));
+        let wanted = [none(1), first, none(4), second, none(7), none(8)];
         assert_eq!(found, wanted);
     }
 
@@ -175,9 +165,8 @@ mod tests {
         let found = pieces(&format!("{{\n{lines}}}\n{{}}\n"), 4096);
         assert_eq!((&found[0], found.len()), (&(1, Err(TOO_LONG)), 2));
         let half = "x".repeat(MAX_DOCUMENT / 2);
-        let many: String = (0..200)
-            .map(|task| format!("{task}: {{\"{half}\n"))
-            .collect();
+        let many = (0..200).map(|task| format!("{task}: {{\"{half}\n"));
+        let many: String = many.collect();
         let many = pieces(&many, 65536);
         let open = many.iter().filter(|piece| piece.1 == Err(TOO_MANY_OPEN));
         assert!(open.count() > 30);

@@ -94,14 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_sees_and_what_a_dead_function_answers_is_nothing() {
+    fn what_a_user_sees_or_a_dead_function_answers_is_nothing_and_lists_that_are_circles_end() {
         assert_eq!(ConfigSpace::parse(&config_space(0, None, None)[..64]), None);
         assert_eq!(ConfigSpace::parse(&[0xff; SIZE]), None);
         assert_eq!(ConfigSpace::parse(&[]), None);
-    }
-
-    #[test]
-    fn lists_that_are_circles_or_lead_out_of_it_end() {
         let mut circle = vec![0u8; SIZE];
         (circle[0x34], circle[0x40], circle[0x41]) = (0x40, 0x01, 0x40);
         circle[0x100..0x104].copy_from_slice(&[0x01, 0, 0x01, 0x10]);

@@ -143,26 +143,18 @@ fn identity(driver: Vec<PciAddress>, taken: &[PciAddress], by_card: bool) -> Ide
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn driver(name: &str, addresses: &[&str]) -> ProbedDriver {
-        let device = |address: &&str| ProbedDevice {
-            address: (*address).into(),
-            uuid: None,
-            name: None,
-        };
-        ProbedDriver {
-            name: name.into(),
-            version: None,
-            devices: addresses.iter().map(device).collect(),
-            error: None,
-        }
+        let devices = addresses.iter().map(|address| json!({"address": address}));
+        let driver = json!({"name": name, "devices": Vec::from_iter(devices)});
+        serde_json::from_value(driver).unwrap()
     }
 
     fn failed(name: &str) -> ProbedDriver {
-        ProbedDriver {
-            error: Some("`init` answered 3".into()),
-            ..driver(name, &[])
-        }
+        let mut failed = driver(name, &[]);
+        failed.error = Some("`init` answered 3".into());
+        failed
     }
 
     fn parsed(addresses: &[&str]) -> Vec<PciAddress> {
@@ -171,20 +163,9 @@ mod tests {
     }
 
     fn probe(drivers: &[ProbedDriver], taken: Option<&[&str]>) -> Probe {
-        Probe {
-            format: FORMAT.into(),
-            version: VERSION,
-            local_id: Some(0),
-            rank: None,
-            drivers: drivers.to_vec(),
-            taken: taken.map(parsed),
-            nics: Vec::new(),
-            cpus: CpuSet::from_list("0-3").ok(),
-            set_cpus: None,
-            memory: Some("prefer:0".into()),
-            copies: None,
-            notes: Vec::new(),
-        }
+        let probe = json!({"format": FORMAT, "version": VERSION, "local_id": 0, "drivers": drivers, "taken": taken,
+            "nics": [], "cpus": "0-3", "memory": "prefer:0", "notes": []});
+        Probe::from_json(&probe.to_string()).unwrap()
     }
 
     const A: &str = "0000:1b:00.0";
@@ -214,17 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_compared_and_not_their_spellings() {
+    fn addresses_are_compared_and_not_their_spellings_and_parts_of_a_gpu_are_one_gpu() {
         let odd = &["00000000:1B:00.0", B];
         judged(&[odd], Some(&[A, B]), Identity::Agrees);
         judged(&[&[B, A]], Some(&[A, B]), Identity::Order);
         judged(&[&[B]], Some(&[A]), differs(&[B], &[A]));
         let why = "gpu".parse::<PciAddress>().unwrap_err();
         judged(&[&["gpu"]], Some(&[A]), not_tried(&format!("cuda: {why}")));
-    }
-
-    #[test]
-    fn parts_of_a_gpu_are_one_gpu() {
         let parts = &[A, "0000:1b:00.1"];
         judged(&[&[A]], Some(&[A, A]), Identity::Agrees);
         judged(&[&["!"], parts], Some(&[A]), Identity::Agrees);

@@ -1,10 +1,10 @@
 //! Tests of the comparisons and of the report.
 
-use super::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION, faults, middle, read};
+use super::report::{Effect, FORMAT, TrialReport, TriedWay, VERSION, faults, middle, read};
 use super::witness::{GpusBy, Witness};
 use nic_placement_core::topology::{PathType, Topology};
 use nic_placement_node::platform::model;
-use std::collections::BTreeMap;
+use serde_json::json;
 
 fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<String>) {
     let witness = Witness::of("lstopo", ours, theirs, by);
@@ -23,15 +23,11 @@ fn has(told: &[String], start: &str, end: &str) {
 }
 
 #[test]
-fn the_same_picture_has_no_difference_and_states_every_pair() {
+fn the_same_picture_has_no_difference_and_each_thing_that_another_program_says_otherwise_is_told() {
     let (compared, differences) = compare(&dgx(), &dgx(), GpusBy::Address);
     assert!(differences.is_empty(), "{differences:?}");
     // the counts of GPUs and NICs, the CPUs of each GPU, and each of eight with each of twelve
     assert!(compared >= 2 + 8 + 8 * 10, "{compared}");
-}
-
-#[test]
-fn each_thing_that_another_program_says_otherwise_is_told() {
     let ours = dgx();
     let mut theirs = dgx();
     let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
@@ -70,54 +66,12 @@ fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
 }
 
 #[test]
-fn the_median_has_an_interval_from_ten_figures_on() {
+fn the_median_has_an_interval_from_ten_figures_on_and_rounds_are_compared_where_both_have_one() {
     assert_eq!(middle([]), None);
     let three = middle([3.0, 1.0, 2.0]).unwrap();
     assert_eq!((three.median, three.interval), (2.0, None));
     let ten = middle([9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]).unwrap();
     assert_eq!((ten.median, ten.interval), (5.5, Some((2.0, 9.0))));
-}
-
-fn report() -> TrialReport {
-    let figures = BTreeMap::from([
-        ("near".to_string(), [(1, 50.0), (2, 40.0)].into()),
-        ("far".to_string(), [(1, 25.0), (2, 30.0)].into()),
-    ]);
-    TrialReport {
-        format: FORMAT.to_string(),
-        version: VERSION,
-        machine: "8 x NVIDIA H100, 8 x verbs 400 Gb/s".to_string(),
-        nodes: 2,
-        releases: [("Linux".to_string(), "6.8".to_string())].into(),
-        witnesses: vec![
-            Witness::not_tried("nvidia-smi topo -m", "no `nvidia-smi` here"),
-            Witness {
-                compared: 90,
-                ..Witness::of("lstopo", &dgx(), &dgx(), GpusBy::Address)
-            },
-        ],
-        ways: vec![TriedWay {
-            command: "srun -n8 --gpus-per-task=1".to_string(),
-            tasks: 8,
-            agree: 7,
-            differ: vec!["driver 0000:1b:00.0, we 0000:43:00.0".to_string()],
-            bound: 8,
-            near: Near { near: 8, known: 8 },
-            near_without: Near { near: 4, known: 8 },
-            ..TriedWay::default()
-        }],
-        effects: vec![Effect {
-            program: "ib_write_bw".to_string(),
-            unit: "Gb/s".to_string(),
-            figures,
-            not_tried: None,
-        }],
-        played: false,
-    }
-}
-
-#[test]
-fn rounds_are_compared_with_each_other_where_both_sides_have_a_figure() {
     let near = [(1, 50.0), (3, 40.0)].into();
     let far = [(1, 25.0), (2, 1.0), (3, 10.0)].into();
     let figures = [("near".to_string(), near), ("far".to_string(), far)].into();
@@ -130,8 +84,25 @@ fn rounds_are_compared_with_each_other_where_both_sides_have_a_figure() {
     assert_eq!(against, Some(37.5));
 }
 
+fn report() -> TrialReport {
+    let lstopo = Witness {
+        compared: 90,
+        ..Witness::of("lstopo", &dgx(), &dgx(), GpusBy::Address)
+    };
+    let smi = Witness::not_tried("nvidia-smi topo -m", "no `nvidia-smi` here");
+    let way = json!({"command": "srun -n8 --gpus-per-task=1", "tasks": 8, "agree": 7, "other_order": 0,
+        "differ": ["driver 0000:1b:00.0, we 0000:43:00.0"], "unasked": {}, "bound": 8, "bound_elsewhere": 0,
+        "near": {"near": 8, "known": 8}, "near_without": {"near": 4, "known": 8}});
+    let effect = json!({"program": "ib_write_bw", "unit": "Gb/s",
+        "figures": {"near": {"1": 50.0, "2": 40.0}, "far": {"1": 25.0, "2": 30.0}}});
+    let report = json!({"format": FORMAT, "version": VERSION, "nodes": 2, "releases": {"Linux": "6.8"},
+        "machine": "8 x NVIDIA H100, 8 x verbs 400 Gb/s", "witnesses": [smi, lstopo], "ways": [way],
+        "effects": [effect], "played": false});
+    serde_json::from_value(report).unwrap()
+}
+
 #[test]
-fn a_page_names_what_was_not_tried_and_what_differs() {
+fn a_page_names_what_was_not_tried_and_what_differs_and_foreign_text_breaks_no_cell() {
     let page = report().to_markdown();
     for line in [
         "# Trial: 8 x NVIDIA H100, 8 x verbs 400 Gb/s",
@@ -144,6 +115,17 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
         let mut lines = page.lines();
         assert!(lines.any(|other| other == line), "{line}: {page}");
     }
+    let hostile = "a|b\n<script>\u{1b}[2J".to_string();
+    let way = TriedWay {
+        not_tried: Some(hostile.clone()),
+        ..TriedWay::default()
+    };
+    let mut report = report();
+    (report.machine, report.ways) = (hostile, vec![way]);
+    let page = report.to_markdown();
+    let escaped = "a\\|b&lt;script>[2J";
+    assert!(page.starts_with(&format!("# Trial: {escaped}\n")), "{page}");
+    assert!(page.contains(&format!("| `` | not tried: {escaped} |")));
 }
 
 #[test]
@@ -163,12 +145,9 @@ fn a_report_that_cannot_be_taken_is_told_why() {
     assert_eq!(faults(&good), Vec::<String>::new());
     assert_eq!(read(good.to_json().as_bytes()), Ok(good.clone()));
     let newer = good.to_json().replace("\"version\": 2", "\"version\": 3");
-    for (text, why) in [
-        (&*newer, "version 3 of the report"),
-        ("{}", "no report of a trial"),
-    ] {
-        assert!(read(text.as_bytes()).unwrap_err().starts_with(why));
-    }
+    let refused = |text: &str| read(text.as_bytes()).unwrap_err();
+    assert!(refused(&newer).starts_with("version 3 of the report"));
+    assert!(refused("{}").starts_with("no report of a trial"));
     let fault = |change: &dyn Fn(&mut TrialReport), word: &str| {
         let mut report = good.clone();
         change(&mut report);
@@ -182,19 +161,4 @@ fn a_report_that_cannot_be_taken_is_told_why() {
     fault(&nothing, "nothing was compared");
     let uuid = "x GPU-1a2b3c4d-0000-0000-0000-000000000000!";
     fault(&|of| of.machine = uuid.to_string(), "UUID");
-}
-
-#[test]
-fn foreign_text_breaks_no_cell() {
-    let hostile = "a|b\n<script>\u{1b}[2J".to_string();
-    let way = TriedWay {
-        not_tried: Some(hostile.clone()),
-        ..TriedWay::default()
-    };
-    let mut report = report();
-    (report.machine, report.ways) = (hostile, vec![way]);
-    let page = report.to_markdown();
-    let escaped = "a\\|b&lt;script>[2J";
-    assert!(page.starts_with(&format!("# Trial: {escaped}\n")), "{page}");
-    assert!(page.contains(&format!("| `` | not tried: {escaped} |")));
 }

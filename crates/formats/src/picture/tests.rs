@@ -47,10 +47,8 @@ fn seen(text: &str) -> Seen {
     let namespace = root.tag_name().namespace();
     assert_eq!(namespace, Some("http://www.w3.org/2000/svg"));
     let view = numbers(root.attribute("viewBox").unwrap());
-    let mut seen = Seen {
-        view: [view[0], view[1], view[2], view[3]],
-        ..Seen::default()
-    };
+    let mut seen = Seen::default();
+    seen.view.copy_from_slice(&view);
     for node in root.children().filter(|node| node.is_element()) {
         let class = node.attribute("class").unwrap_or_default().to_string();
         match node.tag_name().name() {
@@ -140,13 +138,10 @@ fn drawn(topology: &Topology) -> String {
 type Notes = BTreeMap<GpuIndex, String>;
 
 fn placed(topology: &Topology, placement: &NodePlacement, notes: Notes) -> String {
-    let pair = |gpu, choice: &RailUse| {
-        let rail = placement.rail(choice.rail);
-        DrawnPair {
-            gpu,
-            nic: rail.nic,
-            path: choice.path,
-        }
+    let pair = |gpu, choice: &RailUse| DrawnPair {
+        gpu,
+        nic: placement.rail(choice.rail).nic,
+        path: choice.path,
     };
     let pairs = placement.numbered_gpus();
     let pairs = pairs.flat_map(|(gpu, of)| of.choices.iter().map(move |choice| pair(gpu, choice)));
@@ -230,7 +225,7 @@ fn the_largest_nodes_are_drawn_like_the_others() {
 }
 
 #[test]
-fn every_built_in_machine_is_drawn_with_its_names() {
+fn every_built_in_machine_is_drawn_with_its_names_and_none_can_write_into_its_picture() {
     for model in platform::MODELS {
         let topology = model.topology().unwrap();
         check_node(&topology);
@@ -241,6 +236,12 @@ fn every_built_in_machine_is_drawn_with_its_names() {
             assert!(is_shown(name), "{}: {name}", model.name);
         }
     }
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
+    let text = drawn(&topology);
+    let shown = "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}";
+    let mut texts = seen(&text).texts.into_iter();
+    assert!(texts.any(|(text, _)| text == shown), "{text}");
 }
 
 #[test]
@@ -268,25 +269,11 @@ fn a_picture_of_all_with_all_crosses_no_box() {
 }
 
 #[test]
-fn the_name_of_a_machine_cannot_write_into_its_picture() {
-    let mut topology = platform::model("dgx-h100").unwrap();
-    topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
-    let text = drawn(&topology);
-    let shown = "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}";
-    let mut texts = seen(&text).texts.into_iter();
-    assert!(texts.any(|(text, _)| text == shown), "{text}");
-}
-
-#[test]
-fn what_works_what_is_left_out_and_what_is_down_look_different() {
+fn what_works_is_left_out_or_down_looks_different_and_kinds_of_paths_with_and_without_colour() {
     let seen = seen(&drawn(&platform::model("dgx-h100").unwrap()));
     let counts = ["nic", "out", "down"].map(|class| boxes(&seen, &[class]));
     // an unused port that is down is no alarm
     assert_eq!(counts, [8, 6, 0]);
-}
-
-#[test]
-fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
     let strokes: Vec<_> = PathType::ALL.map(super::svg::stroke).to_vec();
     for (at, (colour, dashes)) in strokes.iter().enumerate() {
         for (other, others) in &strokes[at + 1..] {
@@ -312,6 +299,9 @@ fn a_switch_with_one_card_below_it_is_no_place_and_one_with_two_is() {
     ));
     // nested switches, one of them the GPU's own
     assert!(told("mi300x-8").contains("PCIe switch 0000:05:00.0(1,1)[]"));
+    // stated paths make places where the bus shows none
+    let azure = told("azure-nd96isr-h100-v5");
+    assert_eq!(azure.matches("one PCIe switch(1,1)").count(), 8, "{azure}");
 }
 
 #[test]
@@ -351,7 +341,7 @@ fn a_switch_that_shows_itself_as_two_is_one_place() {
 }
 
 #[test]
-fn switches_stand_inside_switches() {
+fn switches_stand_inside_switches_and_a_node_of_which_no_numa_node_is_known_is_drawn_without() {
     let shape = NodeShape {
         per_switch: 4,
         levels: 3,
@@ -363,42 +353,25 @@ fn switches_stand_inside_switches() {
     let has_inner = switches.any(|switch| !switch.places.is_empty());
     assert!(has_inner, "{}", told(&outline));
     check_node(&node);
+    let shape = NodeShape {
+        numa_nodes: 0,
+        ..shape_of(8, 8)
+    };
+    let node = shape.node();
+    assert!(!told(&super::outline::outline(&node)).contains("NUMA"));
+    check_node(&node);
 }
 
 #[test]
 fn sockets_are_places_where_they_hold_several_numa_nodes() {
     let kinds = |name| {
         let node = outline(&platform::model(name).unwrap());
-        node.places
-            .iter()
-            .map(|place| place.kind)
-            .collect::<Vec<_>>()
+        let kinds = node.places.iter().map(|place| place.kind);
+        kinds.collect::<Vec<_>>()
     };
-    assert_eq!(
-        kinds("juwels-booster"),
-        [PlaceKind::Socket(0), PlaceKind::Socket(1)]
-    );
-    assert_eq!(
-        kinds("dgx-h100"),
-        [PlaceKind::NumaNode(Some(0)), PlaceKind::NumaNode(Some(1))]
-    );
-}
-
-#[test]
-fn stated_paths_make_places_where_the_bus_shows_none() {
-    let told = told(&outline(&platform::model("azure-nd96isr-h100-v5").unwrap()));
-    assert_eq!(told.matches("one PCIe switch(1,1)").count(), 8, "{told}");
-}
-
-#[test]
-fn a_node_of_which_no_numa_node_is_known_is_drawn_without() {
-    let shape = NodeShape {
-        numa_nodes: 0,
-        ..shape_of(8, 8)
-    };
-    let node = shape.node();
-    assert!(!told(&outline(&node)).contains("NUMA"));
-    check_node(&node);
+    assert_eq!(kinds("juwels-booster"), [0, 1].map(PlaceKind::Socket));
+    let nodes = [0, 1].map(|node| PlaceKind::NumaNode(Some(node)));
+    assert_eq!(kinds("dgx-h100"), nodes);
 }
 
 fn shape_of(gpus: u8, nics: u8) -> NodeShape {

@@ -26,6 +26,7 @@ fn a_process_that_nothing_keeps_from_any_gpu_sees_all_and_the_rest_have_the_reas
     let (unknown, mut denied) = (vec![Access::Unknown; 8], vec![Access::Denied; 8]);
     let none = denied.clone();
     denied[3] = Access::Allowed;
+    let foreign = "`SLURM_STEP_GPUS` names no GPU";
     for (list, access, of_step, expected, start) in [
         (None, &unknown, None, &[0, 1, 2, 3, 4, 5, 6, 7][..], ""),
         // an empty list is a list
@@ -35,13 +36,7 @@ fn a_process_that_nothing_keeps_from_any_gpu_sees_all_and_the_rest_have_the_reas
         (None, &none, None, &[], ""),
         (None, &denied, None, &[3], "the GPUs that the task"),
         // a step's list that names none here is no leave to see all
-        (
-            None,
-            &unknown,
-            Some("99"),
-            &[],
-            "`SLURM_STEP_GPUS` names no GPU",
-        ),
+        (None, &unknown, Some("99"), &[], foreign),
     ] {
         let mut grant = grant(list);
         grant.access = access.clone();
@@ -59,9 +54,8 @@ fn a_process_that_nothing_keeps_from_any_gpu_sees_all_and_the_rest_have_the_reas
 fn slurms_numbers_of_gpus_are_those_by_which_a_step_names_them() {
     let mut topology = platform::model("dgx-h100").unwrap();
     // two device files in another order than the PCI addresses
-    (0..)
-        .zip(&mut topology.gpus)
-        .for_each(|(minor, gpu)| gpu.minor = Some(minor));
+    let gpus = (0..).zip(&mut topology.gpus);
+    gpus.for_each(|(minor, gpu)| gpu.minor = Some(minor));
     (topology.gpus[2].minor, topology.gpus[3].minor) = (Some(3), Some(2));
     let gpus = [7, 2, 3, 0].map(GpuIndex);
     assert_eq!(slurms_numbers(&topology, &gpus), "7,3,2,0");

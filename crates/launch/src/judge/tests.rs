@@ -3,6 +3,7 @@
 mod rebinding;
 
 use super::*;
+use crate::tests::present;
 use nic_placement_core::policy;
 use nic_placement_core::topology::{Gpu, Nic};
 use nic_placement_core::topology::{LinkLayer, Port, PortState, Provenance};
@@ -35,9 +36,7 @@ fn told_by(
     words: &[&'static str],
     change: impl FnOnce(&mut Checked),
 ) -> Vec<String> {
-    let pairs = values.iter().map(|value| value.split_once('=').unwrap());
-    let pairs = pairs.map(|(name, value)| (name.to_string(), value.to_string()));
-    let present = pairs.collect();
+    let present = present(values.iter().copied());
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = policy::map(topology, &Default::default());
     let mut checked = Checked {
@@ -63,11 +62,8 @@ fn told_of(topology: &Topology, values: &[&str]) -> Vec<String> {
 #[track_caller]
 fn says(topology: &Topology, values: &[&str], parts: &[&str]) {
     let told = told_of(topology, values);
-    let is_told = told.len() == parts.len()
-        && told
-            .iter()
-            .zip(parts)
-            .all(|(told, part)| told.contains(part));
+    let mut both = told.iter().zip(parts);
+    let is_told = told.len() == parts.len() && both.all(|(told, part)| told.contains(part));
     assert!(is_told, "{values:?}: {told:?}, not {parts:?}");
 }
 
@@ -78,9 +74,8 @@ fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
         let list = format!("{name}={wrong}x:1");
         let told = told_of(&topology(), &[&list, "NCCL_SHM_DISABLE=1"]);
         assert!((5..10).contains(&told.len()), "{} lines", told.len());
-        let counted = told
-            .iter()
-            .filter(|line| line.ends_with(": 4997 more such entries"));
+        let counted = told.iter();
+        let counted = counted.filter(|line| line.ends_with(": 4997 more such entries"));
         let other = told.iter().filter(|line| line.contains("NCCL_SHM_DISABLE"));
         assert_eq!((counted.count(), other.count()), (1, 1), "{told:?}");
     }
@@ -88,33 +83,20 @@ fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
 
 #[test]
 fn a_right_value_is_not_spoken_of() {
-    for values in [
-        &[][..],
-        &["NCCL_IB_HCA==mlx5_1:1", "NCCL_P2P_DISABLE=0"],
-        &["NCCL_IB_HCA=mlx5", "NCCL_IB_DISABLE=0", "NCCL_SHM_DISABLE="],
-        &["NCCL_IB_HCA=^=mlx5_1"],
-        &["NCCL_IB_HCA=mlx5_10"],
-        &["UCX_NET_DEVICES=all"],
-        &["UCX_NET_DEVICES=mlx5_[0-9]:1"],
-        &["UCX_NET_DEVICES=^mlx5_1:1"],
-        &["UCX_NET_DEVICES=mlx5_1:1,cuda0-mlx5_1:1,eth0"],
-        &[
-            "NVSHMEM_HCA_LIST=^mlx5_10:1",
-            "NVSHMEM_ENABLE_NIC_PE_MAPPING=1",
-        ],
-        &["MC_TE_FILTERS=mlx5_1"],
-        &["MC_TE_FILTERS=mlx5_10, mlx5_1"],
-        &["NCCL_NET_GDR_LEVEL=PXB"],
-        &["NCCL_IB_HCA==mlx5_1::0:0,mlx5_10:1:1:0"],
-    ] {
-        says(&topology(), values, &[]);
+    let right = "; NCCL_IB_HCA==mlx5_1:1 NCCL_P2P_DISABLE=0; NCCL_IB_HCA=mlx5 NCCL_IB_DISABLE=0 NCCL_SHM_DISABLE=; \
+                 NCCL_IB_HCA=^=mlx5_1; NCCL_IB_HCA=mlx5_10; UCX_NET_DEVICES=all; UCX_NET_DEVICES=mlx5_[0-9]:1; \
+                 UCX_NET_DEVICES=^mlx5_1:1; UCX_NET_DEVICES=mlx5_1:1,cuda0-mlx5_1:1,eth0; MC_TE_FILTERS=mlx5_1; \
+                 NVSHMEM_HCA_LIST=^mlx5_10:1 NVSHMEM_ENABLE_NIC_PE_MAPPING=1; NCCL_NET_GDR_LEVEL=PXB; \
+                 NCCL_IB_HCA==mlx5_1::0:0,mlx5_10:1:1:0";
+    for values in right.split("; ") {
+        let values: Vec<&str> = values.split_terminator(' ').collect();
+        says(&topology(), &values, &[]);
     }
+    says(&topology(), &["MC_TE_FILTERS=mlx5_10, mlx5_1"], &[]);
     // there is no transport to disable on Slingshot
     let mut slingshot = topology();
-    slingshot
-        .nics
-        .iter_mut()
-        .for_each(|nic| nic.kind = NicKind::Slingshot);
+    let nics = slingshot.nics.iter_mut();
+    nics.for_each(|nic| nic.kind = NicKind::Slingshot);
     says(&slingshot, &["NCCL_IB_DISABLE=1", "NCCL_IB_HCA=mlx5"], &[]);
     // an interface that is called as a NIC needs no port
     let mut named = topology();
@@ -156,23 +138,17 @@ fn a_value_that_the_library_takes_otherwise_is_named() {
         says(&topology(), &cells[..1], &cells[1..]);
     }
     let unread = "NVSHMEM 3.8): set `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`";
-    for (values, parts) in [
-        (&["NVSHMEM_HCA_LIST=mlx5_1"][..], &[unread][..]),
-        (
-            &[
-                "NVSHMEM_HCA_LIST=mlx5_9",
-                "NVSHMEM_ENABLE_NIC_PE_MAPPING=false",
-            ],
-            &["names no port", unread],
-        ),
-    ] {
-        says(&topology(), values, parts);
-    }
-    // no control character reaches a terminal
-    let told = told_of(
+    says(&topology(), &["NVSHMEM_HCA_LIST=mlx5_1"], &[unread]);
+    let unread = ["names no port", unread];
+    let list = "NVSHMEM_HCA_LIST=mlx5_9";
+    says(
         &topology(),
-        &["NCCL_IB_HCA==\u{1b}[2J", "UCX_NET_DEVICES=\u{7}:1"],
+        &[list, "NVSHMEM_ENABLE_NIC_PE_MAPPING=false"],
+        &unread,
     );
+    // no control character reaches a terminal
+    let odd = ["NCCL_IB_HCA==\u{1b}[2J", "UCX_NET_DEVICES=\u{7}:1"];
+    let told = told_of(&topology(), &odd);
     let is_right = told.len() >= 2 && !told.concat().contains(char::is_control);
     assert!(is_right, "{told:?}");
 }
@@ -188,27 +164,17 @@ fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
     use Fabric::{IsolatedRails, Unsaid};
     let cured = "NCCL_P2P_PXN_LEVEL=0";
     let one_nic = "one NIC: try `--gpu-bind=none`";
+    let (zero, two) = ([cured, "NCCL_CROSS_NIC=0"], [cured, "NCCL_CROSS_NIC=2"]);
+    let alone = [true, false];
     for (access, tasks, fabric, values, part) in [
-        ([true, false], 2, Unsaid, &[][..], "`--gpu-bind=none`"),
-        ([true, false], 2, Unsaid, &[cured], ""),
-        (
-            [true, false],
-            2,
-            Unsaid,
-            &[cured, "NCCL_CROSS_NIC=0"],
-            one_nic,
-        ),
+        (alone, 2, Unsaid, &[][..], "`--gpu-bind=none`"),
+        (alone, 2, Unsaid, &[cured], ""),
+        (alone, 2, Unsaid, &zero, one_nic),
         // the plugin sets it there, and the user's own stays
-        ([true, false], 2, IsolatedRails, &[cured], one_nic),
-        (
-            [true, false],
-            2,
-            IsolatedRails,
-            &[cured, "NCCL_CROSS_NIC=2"],
-            "",
-        ),
+        (alone, 2, IsolatedRails, &[cured], one_nic),
+        (alone, 2, IsolatedRails, &two, ""),
         // alone in its step
-        ([true, false], 1, Unsaid, &[], ""),
+        (alone, 1, Unsaid, &[], ""),
         // no GPU is no isolated one
         ([false, false], 2, Unsaid, &[], ""),
     ] {

@@ -287,15 +287,9 @@ mod tests {
     #[test]
     fn slurmds_binding_to_domains_of_each_tasks_own_is_known_by_its_name() {
         let by_domain = |how: &'static str| super::by_domain(|name| (name == TYPE).then_some(how));
-        assert!(
-            ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"]
-                .into_iter()
-                .all(by_domain)
-        );
-        assert!(
-            !["", "none", "ldoms", "cores", "mask_cpu:"]
-                .into_iter()
-                .any(by_domain)
-        );
+        let domains = ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"];
+        assert!(domains.into_iter().all(by_domain));
+        let others = ["", "none", "ldoms", "cores", "mask_cpu:"];
+        assert!(!others.into_iter().any(by_domain));
     }
 }

@@ -12,11 +12,8 @@ fn parsed(line: &str) -> Result<SrunLine, String> {
 
 /// On DGX H100.
 fn planned(line: &str, is_later: bool) -> Result<(Step, Vec<Task>), String> {
-    plan(
-        &parsed(line)?,
-        &platform::model("dgx-h100").unwrap(),
-        is_later,
-    )
+    let node = platform::model("dgx-h100").unwrap();
+    plan(&parsed(line)?, &node, is_later)
 }
 
 #[test]
@@ -32,10 +29,8 @@ fn each_spelling_of_an_option_is_read_as_getopt_reads_it() {
         assert_eq!(parsed(line).as_ref(), Ok(&expected), "{line}");
     }
     let line = parsed("srun -lN2 -QJ name -uvn16 -K -I5 --x11 --nice -o out.%t ./train").unwrap();
-    let options = line
-        .values
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"));
+    let options = line.values.iter();
+    let options = options.map(|(name, value)| format!("{name}={value}"));
     let expected = "immediate=5 job-name=name kill-on-bad-exit= label= nice= nodes=2 ntasks=16 \
                     output=out.%t quiet= unbuffered= verbose= x11=";
     assert_eq!(options.collect::<Vec<_>>().join(" "), expected);
@@ -52,53 +47,30 @@ fn each_spelling_of_an_option_is_read_as_getopt_reads_it() {
 /// As tests/end_to_end/plan.rs sees them on a real Slurm, before the plugin.
 #[test]
 fn tasks_get_cores_and_gpus_as_slurm_deals_them() {
-    // the CPUs and GPUs of each task, and whether the release is a later one
-    for (is_later, row) in [
-        (
-            false,
-            "-n4 --exclusive --gpus-per-task=2 x | 0 0,1; 112 2,3; 1 4,5; 113 6,7",
-        ),
-        (
-            true,
-            "-n4 --exclusive --gpus-per-task=2 x | 0 0,1; 56 4,5; 112 2,3; 168 6,7",
-        ),
-        (
-            true,
-            "-n2 -c4 --gpus-per-task=4 x | 0-1,112-113 0,1,2,3; 56-57,168-169 4,5,6,7",
-        ),
-        (
-            false,
-            "-n4 -c2 --gpus-per-task=2 --hint=nomultithread x | 0-1 0,1; 56-57 2,3; 2-3 4,5; 58-59 6,7",
-        ),
-        (
-            true,
-            "-n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x \
-             | 0-1,112 0,1,2,3; 2,113-114 0,1,2,3",
-        ),
-        (
-            true,
-            "--gpus=8 -c16 x | 0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7",
-        ),
-        (true, "-N1 --overlap --gpus-per-task=1 x | 0,112 0"),
+    // whether the release is a later one, and the CPUs and GPUs of each task
+    for row in [
+        "old | -n4 --exclusive --gpus-per-task=2 x | 0 0,1; 112 2,3; 1 4,5; 113 6,7",
+        "later | -n4 --exclusive --gpus-per-task=2 x | 0 0,1; 56 4,5; 112 2,3; 168 6,7",
+        "later | -n2 -c4 --gpus-per-task=4 x | 0-1,112-113 0,1,2,3; 56-57,168-169 4,5,6,7",
+        "old | -n4 -c2 --gpus-per-task=2 --hint=nomultithread x | 0-1 0,1; 56-57 2,3; 2-3 4,5; 58-59 6,7",
+        "later | -n2 -c3 --exclusive -m block:block --gres=gpu:h100:8 --gpu-bind=v,closest x \
+         | 0-1,112 0,1,2,3; 2,113-114 0,1,2,3",
+        "later | --gpus=8 -c16 x | 0-3,56-59,112-115,168-171 0,1,2,3,4,5,6,7",
+        "later | -N1 --overlap --gpus-per-task=1 x | 0,112 0",
     ] {
-        let [line, expected] = cells(row);
-        let (_, tasks) = planned(&format!("srun {line}"), is_later).unwrap();
+        let [release, line, expected] = cells(row);
+        let (_, tasks) = planned(&format!("srun {line}"), release == "later").unwrap();
         let gpus = |task: &Task| task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone();
-        let masks = tasks
-            .iter()
-            .map(|task| format!("{} {}", task.cpus, gpus(task)));
+        let masks = tasks.iter();
+        let masks = masks.map(|task| format!("{} {}", task.cpus, gpus(task)));
         assert_eq!(masks.collect::<Vec<_>>().join("; "), expected, "{line}");
     }
     let line = "srun -N3 --ntasks-per-node=2 -c4 --gpus-per-task=1 --cpu-bind=none numactl -N0 x";
     let (step, tasks) = planned(line, true).unwrap();
-    assert_eq!(
-        (step.tasks, step.total_tasks, step.cpus_per_task),
-        (2, 6, Some(4))
-    );
-    assert_eq!(
-        (step.cpu_bind.as_deref(), step.binder),
-        (Some("none"), Some("numactl"))
-    );
+    let counts = (step.tasks, step.total_tasks, step.cpus_per_task);
+    let bind = (step.cpu_bind.as_deref(), step.binder);
+    assert_eq!(counts, (2, 6, Some(4)));
+    assert_eq!(bind, (Some("none"), Some("numactl")));
     assert_eq!(tasks[1].cpus.to_string(), "0-3,112-115");
     assert_eq!(tasks[1].gpu_bind.as_deref(), Some("gres/gpu:per_task:1"));
 }
@@ -130,9 +102,8 @@ fn a_line_that_is_not_modelled_or_slurm_refuses_is_refused_by_name() {
         "-n5 --gpus-per-task=1 | Slurm's choice of cores | add `--exclusive`",
     ] {
         let [line, start, part] = cells(row);
-        let why = planned(&format!("srun {line}"), true)
-            .map(drop)
-            .unwrap_err();
+        let planned = planned(&format!("srun {line}"), true);
+        let why = planned.map(drop).unwrap_err();
         let is_right = why.starts_with(start) && why.contains(part);
         assert!(is_right, "{line}: {why}");
     }

@@ -158,9 +158,8 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let names = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).collect()
     }
 

@@ -37,14 +37,13 @@ fn verdict(task: &Seen) -> TaskVerdict {
     verdict_on("dgx-h100", task, Ok(false))
 }
 
-/// A connection on each of these NICs.
 fn connected(gpus: &[usize], nics: &[&str]) -> Seen {
     let holds: Vec<_> = nics.iter().map(|nic| (*nic, By::QueuePairs)).collect();
     task(gpus, &holds)
 }
 
 #[test]
-fn a_task_is_judged_by_the_nic_on_which_its_queue_pairs_are_connected() {
+fn a_task_is_judged_by_the_worst_nic_on_which_its_queue_pairs_are_connected() {
     for (nic, expected, path) in [
         ("mlx5_0", Verdict::AsPlanned, "PIX"),
         ("mlx5_3", Verdict::NearerExists, "NODE"),
@@ -53,39 +52,29 @@ fn a_task_is_judged_by_the_nic_on_which_its_queue_pairs_are_connected() {
         ("mlx5_99", Verdict::Unknown, ""),
     ] {
         // a datagram queue pair on another, as UCX has on each NIC of its list
-        let said = verdict(&task(
-            &[0],
-            &[(nic, By::QueuePairs), ("mlx5_4", By::Datagrams)],
-        ));
+        let holds = [(nic, By::QueuePairs), ("mlx5_4", By::Datagrams)];
+        let said = verdict(&task(&[0], &holds));
         assert_eq!((said.verdict, said.used.len()), (expected, 1), "{said:?}");
         assert_eq!(said.used[0].nic, format!("{nic}:1"));
         let found = said.used[0].path.as_deref().unwrap_or_default();
         assert!(nic == "mlx5_1" || found == path, "{said:?}");
     }
-}
-
-#[test]
-fn the_worst_nic_of_several_counts() {
     let nics = ["mlx5_0", "mlx5_6"];
     let said = verdict(&connected(&[0], &nics));
     assert_eq!((said.verdict, said.used.len()), (Verdict::Far, 2));
     // each is one of its two GPUs'
-    assert_eq!(
-        verdict(&connected(&[0, 4], &nics)).verdict,
-        Verdict::AsPlanned
-    );
+    let of_both = verdict(&connected(&[0, 4], &nics));
+    assert_eq!(of_both.verdict, Verdict::AsPlanned);
 }
 
 #[test]
 fn without_a_connection_datagrams_count_and_without_those_registered_memory() {
     let (datagrams, memory) = (By::Datagrams, By::Memory);
+    let both = [("mlx5_0", datagrams), ("mlx5_6", memory)];
+    let used = ("mlx5_0:1", datagrams);
     for (holds, expected, used) in [
-        (
-            &[("mlx5_0", datagrams), ("mlx5_6", memory)][..],
-            Verdict::AsPlanned,
-            ("mlx5_0:1", datagrams),
-        ),
-        (&[("mlx5_6", memory)], Verdict::Far, ("mlx5_6", memory)),
+        (&both[..], Verdict::AsPlanned, used),
+        (&both[1..], Verdict::Far, ("mlx5_6", memory)),
     ] {
         let said = verdict(&task(&[0], holds));
         let found: Vec<_> = said.used.iter().map(|used| (&*used.nic, used.by)).collect();
@@ -97,10 +86,8 @@ fn without_a_connection_datagrams_count_and_without_those_registered_memory() {
 fn a_task_that_uses_no_nic_is_told_from_one_of_which_that_is_not_known() {
     let none = task(&[0], &[]);
     assert_eq!(verdict(&none).verdict, Verdict::NoNic);
-    for (known, why) in [
-        (Ok(true), "some queue pairs"),
-        (Err("no netlink"), "no netlink"),
-    ] {
+    let (unowned, failed) = (Ok(true), Err("no netlink"));
+    for (known, why) in [(unowned, "some queue pairs"), (failed, "no netlink")] {
         let said = verdict_on("dgx-h100", &none, known);
         assert_eq!(said.verdict, Verdict::Unknown);
         assert!(said.why.unwrap().contains(why));
@@ -113,12 +100,7 @@ fn a_task_that_uses_no_nic_is_told_from_one_of_which_that_is_not_known() {
     let mut placed = task(&[], &[]);
     placed.marked = Some(marked_with(&[], None));
     assert_eq!(verdict(&placed).verdict, Verdict::AsPlanned);
-}
-
-#[test]
-fn of_slingshot_the_kernel_tells_nothing() {
-    let mut placed = task(&[], &[]);
-    placed.marked = Some(marked_with(&[], None));
+    // of Slingshot the kernel tells nothing
     let said = verdict_on("frontier", &placed, Ok(false));
     let found = (said.planned.len(), said.verdict);
     assert_eq!(found, (0, Verdict::Unknown), "{said:?}");
@@ -163,13 +145,8 @@ fn threads_are_compared_with_what_was_set_and_the_first_decides() {
         threads,
         ..connected(&[0], &["mlx5_0"])
     };
-    let threads = vec![
-        thread(true, "0-7"),
-        thread(false, "3"),
-        thread(false, "0-111"),
-        thread(false, "60"),
-        thread(false, "60"),
-    ];
+    let cpus = (0..).zip(["0-7", "3", "0-111", "60", "60"]);
+    let threads: Vec<Thread> = cpus.map(|(at, cpus)| thread(at == 0, cpus)).collect();
     let said = verdict(&seen(Some("0-7"), threads.clone()));
     assert!(!said.is_bad(), "{said:?}");
     assert_eq!((said.cpus.threads, said.cpus.far), (5, 2));

@@ -21,9 +21,7 @@ fn down(nic: &mut Nic) {
 /// Without GPUs, nor what looks like one.
 fn no_gpu(topology: &mut Topology) {
     for gpu in std::mem::take(&mut topology.gpus) {
-        with_function(topology, gpu.address, |function| {
-            function.class = Some(0x020000)
-        });
+        with_function(topology, gpu.address, |of| of.class = Some(0x020000));
     }
 }
 
@@ -43,19 +41,16 @@ pub(super) fn node() -> Vec<Case> {
         change(&mut topology);
         World::of(topology)
     };
-    let dgx =
-        || World::of_model("dgx-h100").file("sys/devices/virtual/dmi/id/product_name", "DGXH100");
-    let lacks = |change: fn(&mut Topology)| {
-        without(change).file("sys/devices/virtual/dmi/id/product_name", "DGXH100")
-    };
+    let named = |world: World| world.file("sys/devices/virtual/dmi/id/product_name", "DGXH100");
+    let dgx = || named(World::of_model("dgx-h100"));
+    let lacks = |change: fn(&mut Topology)| named(without(change));
     cases! {
         check "node" {
             "as it should be": Ok "8 of 14 NICs", World::of_model("dgx-h100");
             "left to libfabric": Ok "among which libfabric chooses", World::of_model("aws-p5");
             "no GPU": Note "nothing is set", without(no_gpu);
             "a workstation": Note "no RDMA device", without(|node| node.nics.clear());
-            "every port down": Warn "0 of 14",
-                without(|node| node.nics.iter_mut().for_each(down));
+            "every port down": Warn "0 of 14", without(|node| node.nics.iter_mut().for_each(down));
         }
         check "machine" {
             "a DGX": Ok "`dgx-h100`", dgx();
@@ -65,8 +60,7 @@ pub(super) fn node() -> Vec<Case> {
                     .patched(|facts| facts.machine.as_mut().unwrap().missing[0].is_on_the_bus = false);
             "a GPU without a driver": Warn "on the bus, and no driver shows it",
                 lacks(|node| { node.gpus.remove(3); });
-            "a guest's part": Warn "only a part of it",
-                dgx().patched(of_a_guest);
+            "a guest's part": Warn "only a part of it", dgx().patched(of_a_guest);
         }
         check "odd" {
             "nothing": None "", World::of_model("dgx-h100");
@@ -113,8 +107,7 @@ pub(super) fn ports() -> Vec<Case> {
             "all there": Ok "14 RDMA devices", dgx();
             "one without": Fail "`mlx5_9` has no device node", no_uverbs;
             "nothing told": None "", World::described(model("dgx-h100"));
-            "no ib_uverbs": Warn "not loaded",
-                none.patched(|facts| facts.is_live = true);
+            "no ib_uverbs": Warn "not loaded", none.patched(|facts| facts.is_live = true);
         }
     }
 }

@@ -32,11 +32,7 @@ pub(crate) fn config_space(device_control: u16, acs: Option<u16>, ats: Option<u1
 
 /// The same as a manifest holds it.
 pub(crate) fn digits(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(16).map(|line| {
-        line.iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<Vec<_>>()
-            .join(" ")
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    let byte = |byte: &u8| format!("{byte:02x}");
+    let line = |line: &[u8]| Vec::from_iter(line.iter().map(byte)).join(" ");
+    Vec::from_iter(bytes.chunks(16).map(line)).join("\n")
 }

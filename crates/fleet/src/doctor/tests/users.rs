@@ -56,11 +56,8 @@ fn doubt() -> Diagnostic {
 
 pub(super) fn installation() -> Vec<Case> {
     let there = |is_there, is_required| {
-        let line = PluginLine {
-            is_there,
-            is_required,
-            ..line(1, true)
-        };
+        let mut line = line(1, true);
+        (line.is_there, line.is_required) = (is_there, is_required);
         plugstack(vec![line], |_| {})
     };
     let unmatched = || {
@@ -104,15 +101,13 @@ pub(super) fn installation() -> Vec<Case> {
 
 pub(super) fn admin() -> Vec<Case> {
     let owned = |user, group, mode| {
-        let path = "/etc/slurm/plugstack.conf".to_string();
-        installed(|all| {
-            all.owners.push(Owned {
-                path,
-                user,
-                group,
-                mode,
-            })
-        })
+        let owned = Owned {
+            path: "/etc/slurm/plugstack.conf".to_string(),
+            user,
+            group,
+            mode,
+        };
+        installed(|all| all.owners.push(owned))
     };
     let said = [("/etc/c:3", "default=closest"), ("/etc/c:4", "rollout=10%")];
     let said = said.map(|(place, argument)| (place.to_string(), argument.to_string()));
@@ -152,21 +147,14 @@ fn called(change: impl FnOnce(&mut Caller)) -> World {
 pub(super) fn caller() -> Vec<Case> {
     let memlock = |limit: u64, is_root: bool, in_step: bool| {
         called(|caller| {
-            *caller = Caller {
-                memlock: Some(limit),
-                is_root,
-                in_step,
-                ..Caller::default()
-            }
+            (caller.memlock, caller.is_root, caller.in_step) = (Some(limit), is_root, in_step);
         })
     };
     let some: u64 = 8 << 20;
     let open = |patch: fn(&mut HostFacts)| World::of_model("dgx-h100").patched(patch);
     fn access(facts: &mut HostFacts, all: DeviceAccess, first: DeviceAccess) {
-        facts
-            .nics
-            .values_mut()
-            .for_each(|nic| nic.access = Some(all));
+        let nics = facts.nics.values_mut();
+        nics.for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
     use DeviceAccess::{Absent, Fenced, Open, Refused};

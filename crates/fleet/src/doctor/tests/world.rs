@@ -13,7 +13,7 @@ use nic_placement_node::read_root;
 use nic_placement_testing::synthesise::synthesise;
 
 /// A register of the configuration space, where it is there.
-type Register = Option<u16>;
+type Bits = Option<u16>;
 
 /// What a test says of facts that no file tells.
 type Patch = fn(&mut HostFacts);
@@ -30,13 +30,11 @@ pub(super) fn model(name: &str) -> Topology {
     nic_placement_node::platform::model(name).unwrap()
 }
 
-/// Changes a NIC.
 pub(super) fn with_nic(topology: &mut Topology, name: &str, change: impl FnOnce(&mut Nic)) {
     let mut nics = topology.nics.iter_mut();
     change(nics.find(|nic| nic.name.as_str() == name).unwrap());
 }
 
-/// Changes a PCI function.
 pub(super) fn with_function(
     topology: &mut Topology,
     at: PciAddress,
@@ -48,7 +46,6 @@ pub(super) fn with_function(
 }
 
 impl World {
-    /// A node that is only described.
     pub(super) fn described(topology: Topology) -> World {
         World {
             manifest: None,
@@ -85,19 +82,16 @@ impl World {
         World::of(model(name))
     }
 
-    /// One more file.
     pub(super) fn file(mut self, path: &str, text: &str) -> World {
         self.insert(path, Entry::File(text.to_string()));
         self
     }
 
-    /// One more link.
     pub(super) fn link(mut self, path: &str, target: &str) -> World {
         self.insert(path, Entry::Link(target.to_string()));
         self
     }
 
-    /// One more directory.
     pub(super) fn folder(mut self, path: &str) -> World {
         self.insert(path, Entry::Directory);
         self
@@ -114,19 +108,12 @@ impl World {
         root.follow(&link).unwrap()
     }
 
-    /// The configuration space of a function.
-    pub(super) fn config(
-        self,
-        at: PciAddress,
-        control: u16,
-        acs: Register,
-        ats: Register,
-    ) -> World {
+    pub(super) fn config(self, at: PciAddress, control: u16, acs: Bits, ats: Bits) -> World {
         let path = format!("{}/config", self.function(at));
         self.file(&path, &digits(&config_space(control, acs, ats)))
     }
 
-    /// That of every bridge, with this in the register of ACS.
+    /// The configuration space of every bridge, with this in the register of ACS.
     pub(super) fn bridges(mut self, acs: u16) -> World {
         for function in self.topology.pci.clone().iter() {
             if let Some(bridge) = function.parent.bridge() {
@@ -136,7 +123,6 @@ impl World {
         self
     }
 
-    /// That of every NIC.
     pub(super) fn nics(mut self, control: u16, ats: Option<u16>) -> World {
         for nic in self.topology.nics.clone() {
             self = self.config(nic.address.unwrap(), control, None, ats);
@@ -150,11 +136,9 @@ impl World {
         self.file(clocks, "kvm-clock tsc")
     }
 
-    pub(super) fn patched(self, patch: Patch) -> World {
-        World {
-            patch: Some(patch),
-            ..self
-        }
+    pub(super) fn patched(mut self, patch: Patch) -> World {
+        self.patch = Some(patch);
+        self
     }
 
     pub(super) fn installed(mut self, change: impl FnOnce(&mut Installation)) -> World {

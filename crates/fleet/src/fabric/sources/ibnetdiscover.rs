@@ -191,14 +191,8 @@ mod tests {
             let both = Some((node.to_string(), nic.to_string()));
             assert_eq!(node_and_nic(description), both, "`{description}`");
         }
-        for description in [
-            "",
-            " ",
-            "MT4129 ConnectX7   Mellanox Technologies",
-            "localhost mlx5_0",
-            "mlx5_0",
-            "(none) mlx5_0",
-        ] {
+        let card = "MT4129 ConnectX7   Mellanox Technologies";
+        for description in ["", " ", card, "localhost mlx5_0", "mlx5_0", "(none) mlx5_0"] {
             assert_eq!(node_and_nic(description), None, "`{description}`");
         }
     }

@@ -15,13 +15,10 @@ fn exchanged() -> impl Strategy<Value = (Plugs, usize, usize)> {
     })
 }
 
-/// The cables of each fault.
 fn told(plugs: &Plugs) -> Vec<String> {
-    let faults = rails(plugs).faults;
-    faults
-        .iter()
-        .map(|fault| format!("{:?}", named(fault)))
-        .collect()
+    let faults = rails(plugs).faults.into_iter();
+    let told = faults.map(|fault| format!("{:?}", named(&fault)));
+    told.collect()
 }
 
 proptest! {

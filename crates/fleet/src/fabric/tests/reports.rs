@@ -1,8 +1,8 @@
 //! Rails by cable with the nodes' reports: their names of NICs, what they hear, and what the audit makes of it.
 
-use super::{end, lines, only_fault};
+use super::{end, lines, nic_port, only_fault};
 use crate::audit::report::{NeighbourReport, Report};
-use crate::fabric::cabling::{Cable, Cabling, NicPort};
+use crate::fabric::cabling::{Cable, Cabling};
 use crate::fabric::names::Reports;
 use crate::fabric::rails::{FabricRails, RailReach};
 use serde_json::json;
@@ -36,10 +36,8 @@ fn hearing() -> [Report; 3] {
     NODES.map(|node| {
         let mut report = report(node);
         let heard = (0..5).map(|nic| {
-            let leaf = match nic {
-                0 | 1 if node == "0003" => 1 - nic,
-                nic => nic,
-            };
+            let is_other = node == "0003" && nic < 2;
+            let leaf = if is_other { 1 - nic } else { nic };
             let neighbour = NeighbourReport {
                 switch: format!("leaf{leaf}"),
                 id: format!("02:00:00:00:00:0{leaf}"),
@@ -76,35 +74,23 @@ fn what_the_nodes_hear_is_a_fabric_without_any_file() {
 }
 
 fn cable(node: &str, nic: &str, guid: Option<String>, leaf: usize) -> Cable {
-    let nic = NicPort {
-        node: node.into(),
-        nic: nic.into(),
-        port: 1,
-        guid,
-    };
+    let mut nic = nic_port(node, nic);
+    nic.guid = guid;
     let to = end(&format!("leaf{leaf}"), 1);
     Cable { nic, to }
 }
 
 #[test]
-fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
+fn a_nic_whose_description_names_no_node_is_known_by_its_guid_and_unknown_names_are_compared() {
     let guid = Some("0000000000010002".to_string());
-    let cable = cable("", "ConnectX7", guid, 2);
     let mut cabling = Cabling::default();
-    cabling.cables.insert(cable);
+    cabling.cables.insert(cable("", "ConnectX7", guid, 2));
     let found = FabricRails::of(&cabling, &book(&[report("0001")]).1);
     let nic = (&*found.cables[0].node, &*found.cables[0].nic);
     assert_eq!(nic, ("n0001", "mlx5_2"));
     assert_eq!(found.notes, [""; 0]);
-    assert!(
-        FabricRails::of(&cabling, &BTreeMap::new())
-            .cables
-            .is_empty()
-    );
-}
-
-#[test]
-fn names_of_a_source_that_no_report_knows_are_compared_all_the_same() {
+    let alone = FabricRails::of(&cabling, &BTreeMap::new());
+    assert!(alone.cables.is_empty());
     let mut cabling = Cabling::default();
     for node in NODES {
         for nic in 0..4 {

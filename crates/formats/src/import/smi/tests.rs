@@ -41,6 +41,12 @@ fn refusal(text: &str) -> String {
     }
 }
 
+#[track_caller]
+fn only(findings: &[String]) -> &str {
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    &findings[0]
+}
+
 /// `0: mlx5_4=PIX ibp9s0=SYS; 1: …`
 fn paths_of(topology: &Topology) -> String {
     let of_gpu = |gpu: &Gpu| {
@@ -69,7 +75,7 @@ fn set(list: &str) -> CpuSet {
 }
 
 #[test]
-fn a_plain_matrix_says_who_is_near_to_whom_and_where() {
+fn a_plain_matrix_says_who_is_near_to_whom_and_its_invented_addresses_relate_no_two_devices() {
     let (topology, findings) = load(PLAIN);
     assert_eq!(findings, [""; 0]);
     assert_eq!(paths_of(&topology), PLAIN_PATHS);
@@ -82,13 +88,32 @@ fn a_plain_matrix_says_who_is_near_to_whom_and_where() {
     let port = Port::new(1, PortState::Active, LinkLayer::Unknown, None);
     assert!(topology.nics.iter().all(|nic| nic.ports == [port.clone()]));
     assert!(!"10000:e1:00.0".parse::<PciAddress>().unwrap().is_invented());
+    let (mut topology, _) = load(PLAIN);
+    topology.stated_paths.clear();
+    topology.numa_nodes.clear();
+    for mut function in Vec::from_iter(topology.pci.iter().cloned()) {
+        function.numa_node = None;
+        topology.pci.insert(function);
+    }
+    let addresses = Vec::from_iter(topology.pci.iter().map(|function| function.address));
+    for (at, &a) in addresses.iter().enumerate() {
+        for &b in &addresses[at + 1..] {
+            assert_eq!(topology.path_type(a, b), PathType::Sys);
+        }
+    }
 }
 
 #[test]
-fn that_the_matrix_knows_no_states_of_ports_is_said_once_and_only_where_there_are_nics() {
+fn a_matrix_without_nics_and_one_without_gpus_load_and_unknown_states_of_ports_are_said_once() {
     let count = |text: &str| read(text, Provenance::ThisSystem).unwrap().1.len();
     assert_eq!(count(PLAIN), 1);
     assert_eq!(count("GPU0 CPU Affinity NUMA Affinity\nGPU0 X 0-3 0\n"), 0);
+    let no_nics = "GPU0 GPU1 CPU Affinity\nGPU0 X NV4 0-3\nGPU1 NV4 X 0-3\n";
+    let no_gpus = "mlx5_0 mlx5_1\nmlx5_0 X PIX\nmlx5_1 PIX X\n";
+    for (text, gpus, nics) in [(no_nics, 2, 0), (no_gpus, 0, 2)] {
+        let (topology, _) = load(text);
+        assert_eq!((topology.gpus.len(), topology.nics.len()), (gpus, nics));
+    }
 }
 
 #[test]
@@ -123,53 +148,16 @@ fn names_that_udev_gives_tell_the_link_layer() {
         let (topology, _) = load(&PLAIN.replace("mlx5_4", first).replace("ibp9s0", second));
         [0, 1].map(|nic| topology.nics[nic].ports[0].link_layer)
     };
-    for (first, second) in [
-        ("ibP6p3s0", "rocep193s0f0v0S99"),
-        ("ibs4f1", "roceo3"),
-        ("ibx525400c0fe123455", "iwp3s0"),
-    ] {
-        let known = [LinkLayer::InfiniBand, LinkLayer::Ethernet];
+    let known = [LinkLayer::InfiniBand, LinkLayer::Ethernet];
+    let other = "ibx525400c0fe123455";
+    for (first, second) in [("ibs4f1", "roceo3"), (other, "iwp3s0")] {
         assert_eq!(layers(first, second), known);
     }
+    assert_eq!(layers("ibP6p3s0", "rocep193s0f0v0S99"), known);
     // an unknown link layer beside known ones would count as a third
     for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
         let unknown = [LinkLayer::Unknown; 2];
         assert_eq!(layers("ibp3s0", kernels), unknown, "{kernels}");
-    }
-}
-
-#[test]
-fn invented_addresses_relate_no_two_devices() {
-    let (mut topology, _) = load(PLAIN);
-    topology.stated_paths.clear();
-    topology.numa_nodes.clear();
-    for function in Vec::from_iter(topology.pci.iter().cloned()) {
-        topology.pci.insert(PciFunction {
-            numa_node: None,
-            ..function
-        });
-    }
-    let addresses = topology.pci.iter().map(|function| function.address);
-    let addresses: Vec<PciAddress> = addresses.collect();
-    for (at, &a) in addresses.iter().enumerate() {
-        for &b in &addresses[at + 1..] {
-            assert_eq!(topology.path_type(a, b), PathType::Sys);
-        }
-    }
-}
-
-#[test]
-fn a_matrix_without_nics_and_one_without_gpus_load() {
-    for (text, gpus, nics) in [
-        (
-            "GPU0 GPU1 CPU Affinity\nGPU0 X NV4 0-3\nGPU1 NV4 X 0-3\n",
-            2,
-            0,
-        ),
-        ("mlx5_0 mlx5_1\nmlx5_0 X PIX\nmlx5_1 PIX X\n", 0, 2),
-    ] {
-        let (topology, _) = load(text);
-        assert_eq!((topology.gpus.len(), topology.nics.len()), (gpus, nics));
     }
 }
 
@@ -187,12 +175,17 @@ fn old_words_and_every_family_of_names_are_known() {
 }
 
 #[test]
-fn memory_of_gpus_is_a_node_without_cpus() {
-    let (topology, _) = load(
-        "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV18 0-71 0,2-3 4\nGPU1 NV18 X 72-143 1 12\n",
-    );
+fn memory_of_gpus_is_a_node_without_cpus_and_some_gpus_only_are_counted_by_position() {
+    let text = "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV18 0-71 0,2-3 4\nGPU1 NV18 X 72-143 1 12\n";
+    let (topology, _) = load(text);
     let nodes = "0: 0-71; 1: 72-143; 2: ; 3: ; 4: ; 12: ";
     assert_eq!(nodes_of(&topology), nodes);
+    // some GPUs only
+    let text = "GPU2 GPU5 NIC0\nGPU2 X SYS PIX\nGPU5 SYS X SYS\nNIC0: mlx5_0\n";
+    let (topology, findings) = load(text);
+    assert_eq!(paths_of(&topology), "2: mlx5_0=PIX; 5: mlx5_0=SYS");
+    let mut said = findings.iter();
+    assert!(said.any(|of| of.contains("some GPUs only")));
 }
 
 /// A part of [`PLAIN`], what stands in its place, and a part of what is said of it.
@@ -208,9 +201,8 @@ ibp9s0 => ibp9s0  -> ens9 10.0.0.1/24 =>";
 
 /// The three parts of a row of `REPAIRED` or `REFUSED`.
 fn row(line: &str) -> [String; 3] {
-    let parts = line
-        .split(" =>")
-        .map(|part| part.strip_prefix(' ').unwrap_or(part));
+    let parts = line.split(" =>");
+    let parts = parts.map(|part| part.strip_prefix(' ').unwrap_or(part));
     let parts: Vec<String> = parts.map(|part| part.replace("\\n", "\n")).collect();
     parts.try_into().unwrap_or_else(|_| panic!("{line}"))
 }
@@ -221,22 +213,12 @@ fn what_is_unambiguous_is_repaired_and_named() {
     let twice = format!("{PLAIN}\nGPU0 GPU1 NIC0\nGPU0 X SYS SYS\nNIC0: mlx5_9");
     let title = "\tGPU NUMA ID";
     let ansi = PLAIN.replacen(title, &format!("{title}\u{1b}[0m"), 1);
-    let mut cases = vec![
-        (format!("\u{1b}[4m{ansi}"), String::new()),
-        (
-            format!("$ nvidia-smi topo -m\n```\n{PLAIN}```\nMon 1 Jan\n"),
-            String::new(),
-        ),
-        (
-            lines(&|line| format!("> [host7] 12:30:01.5 {line}\r\n")),
-            String::new(),
-        ),
-        (
-            lines(&|line| format!("  3: {}\n", line.replace('\t', "     "))),
-            String::new(),
-        ),
-        (twice, "begins in line 17".to_string()),
-    ];
+    let fenced = format!("$ nvidia-smi topo -m\n```\n{PLAIN}```\nMon 1 Jan\n");
+    let quoted = lines(&|line| format!("> [host7] 12:30:01.5 {line}\r\n"));
+    let labelled = lines(&|line| format!("  3: {}\n", line.replace('\t', "     ")));
+    let plain = [format!("\u{1b}[4m{ansi}"), fenced, quoted, labelled];
+    let mut cases = plain.map(|text| (text, String::new())).to_vec();
+    cases.push((twice, "begins in line 17".to_string()));
     for [from, to, said] in REPAIRED.lines().skip(1).map(row) {
         assert!(PLAIN.contains(&from), "{from}");
         cases.push((PLAIN.replace(&from, &to), said));
@@ -258,22 +240,11 @@ fn a_nic_whose_name_is_missing_or_overwritten_keeps_the_word_of_the_matrix() {
     ] {
         let (topology, findings) = load(&PLAIN.replace(from, to));
         assert_eq!(paths_of(&topology), PLAIN_PATHS.replace("ibp9s0", "NIC1"));
-        let [said] = &findings[..] else {
-            panic!("{findings:?}")
-        };
+        let said = only(&findings);
         assert!(said.contains("no whole name") && said.ends_with("`NIC1`"));
     }
     let (_, findings) = load(&PLAIN.replace("mlx5_4", "Aff").replace("ibp9s0", "NUMA ID"));
     assert!(findings[0].contains("`NIC0`, `NIC1`"), "no digit beside it");
-}
-
-#[test]
-fn some_gpus_only_are_counted_by_position_and_said() {
-    let (topology, findings) =
-        load("GPU2 GPU5 NIC0\nGPU2 X SYS PIX\nGPU5 SYS X SYS\nNIC0: mlx5_0\n");
-    assert_eq!(paths_of(&topology), "2: mlx5_0=PIX; 5: mlx5_0=SYS");
-    let mut said = findings.iter();
-    assert!(said.any(|of| of.contains("some GPUs only")));
 }
 
 #[test]
@@ -323,10 +294,8 @@ fn what_is_ambiguous_is_refused_with_line_and_reason() {
     let cut = lines(3).replace("\tNODE\t8-15,24-31\t1\t\tN/A", "\tNO");
     let long = PLAIN.replace("ibp9s0", &"m".repeat(64));
     let headless = &PLAIN[PLAIN.find('\n').unwrap()..];
-    let (wide, less) = (
-        format!("{wide}\nNIC0 X"),
-        format!("GPU0 {}\nGPU0 X", &wide[..800]),
-    );
+    let less = format!("GPU0 {}\nGPU0 X", &wide[..800]);
+    let wide = format!("{wide}\nNIC0 X");
     let texts = [
         ("", "no matrix of"),
         ("one GPU0 word\nand another", "no matrix of"),
@@ -365,13 +334,8 @@ i n s s => 0 0 0 0 => a NIC on the first socket alone";
 
 #[test]
 fn each_gpu_of_a_stated_machine_has_the_nic_that_is_stated() {
-    let kind = |letter: char| match letter {
-        'i' => "PIX",
-        'x' => "PXB",
-        'h' => "PHB",
-        'n' => "NODE",
-        _ => "SYS",
-    };
+    let kinds = ["PIX", "PXB", "PHB", "NODE", "SYS"];
+    let kind = |letter: char| kinds["ixhns".find(letter).unwrap()];
     for [rows, stated, source] in STATED.lines().skip(1).map(row) {
         let rows: Vec<&str> = rows.split(' ').collect();
         let gpus = (0..rows.len()).map(|gpu| format!("GPU{gpu}"));

@@ -12,7 +12,7 @@ fn says(seen: &Seen, text: &str) -> bool {
 }
 
 #[test]
-fn gpus_stand_in_the_order_of_their_numbers() {
+fn gpus_stand_in_the_order_of_their_numbers_and_what_is_said_of_a_place_beside_its_name() {
     for model in platform::MODELS {
         let seen = of_model(model.name);
         let number = |(text, area): &(String, Area)| {
@@ -24,6 +24,13 @@ fn gpus_stand_in_the_order_of_their_numbers() {
         let is_sorted = found.is_sorted_by_key(|(_, number)| *number);
         assert!(is_sorted, "{}: {found:?}", model.name);
     }
+    let seen = of_model("dgx-h100");
+    let nics = seen.boxes.iter().filter(|(class, _)| class == "nic");
+    let left = nics.map(|(_, area)| area[0]).fold(f64::MAX, f64::min);
+    let is_fact = |text: &str| text.starts_with("cpus ") || text.contains("GT/s");
+    let facts = seen.texts.iter().filter(|(text, _)| is_fact(text));
+    let ends: Vec<f64> = facts.map(|(_, area)| area[2]).collect();
+    assert!(ends.len() == 10 && ends.iter().all(|&end| end < left));
 }
 
 #[test]
@@ -39,18 +46,7 @@ fn nics_that_libfabric_chooses_say_so_and_look_like_those_that_work() {
 }
 
 #[test]
-fn what_is_said_of_a_place_stands_beside_its_name_and_not_above_a_nic() {
-    let seen = of_model("dgx-h100");
-    let nics = seen.boxes.iter().filter(|(class, _)| class == "nic");
-    let left = nics.map(|(_, area)| area[0]).fold(f64::MAX, f64::min);
-    let is_fact = |text: &str| text.starts_with("cpus ") || text.contains("GT/s");
-    let facts = seen.texts.iter().filter(|(text, _)| is_fact(text));
-    let ends: Vec<f64> = facts.map(|(_, area)| area[2]).collect();
-    assert!(ends.len() == 10 && ends.iter().all(|&end| end < left));
-}
-
-#[test]
-fn paths_that_a_model_states_are_marked_and_those_of_a_tree_are_not() {
+fn paths_that_a_model_states_are_marked_and_the_gpus_model_is_told_where_they_differ() {
     let stated = of_model("azure-nd96isr-h100-v5");
     let built_in = "built-in model `azure-nd96isr-h100-v5`";
     for text in ["one PCIe switch*", "PIX: at most one", built_in] {
@@ -58,6 +54,11 @@ fn paths_that_a_model_states_are_marked_and_those_of_a_tree_are_not() {
     }
     let seen_by_bus = of_model("dgx-h100");
     assert!(!says(&seen_by_bus, "*") && !says(&seen_by_bus, "stated"));
+    // the headline of the tool says it
+    assert!(!says(&of_model("dgx-h100"), "NVIDIA H100"));
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.gpus[0].model = Some("another".to_string());
+    assert!(says(&seen(&drawn(&topology)), "NVIDIA H100"));
 }
 
 #[test]
@@ -69,13 +70,4 @@ fn a_port_that_would_be_used_and_is_down_is_the_alarm() {
     assert!(seen.texts.iter().any(|(text, _)| text == "port down"));
     // the other one is down too, and not missed
     assert!(says(&seen, "management, port down"));
-}
-
-#[test]
-fn a_model_that_all_gpus_have_stands_in_no_box() {
-    // the headline of the tool says it
-    assert!(!says(&of_model("dgx-h100"), "NVIDIA H100"));
-    let mut topology = platform::model("dgx-h100").unwrap();
-    topology.gpus[0].model = Some("another".to_string());
-    assert!(says(&seen(&drawn(&topology)), "NVIDIA H100"));
 }

@@ -1,8 +1,8 @@
 //! Generated nodes of all shapes and sizes, with names that a picture must survive.
 
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, NicRole, NumaNode, PathType, PciAddress,
-    PciFunction, PciParent, Port, PortState, Provenance, Topology,
+    Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, NumaNode, PathType, PciAddress, PciFunction,
+    PciParent, Port, PortState, Provenance, Topology,
 };
 use proptest::prelude::*;
 
@@ -30,29 +30,26 @@ pub(super) struct NodeShape {
 pub(super) fn shapes() -> impl Strategy<Value = NodeShape> {
     let counts = (0u8..20, 0u8..40, 0u32..9, 1u32..5);
     let ways = (0u8..5, 0u8..4, 0u8..4);
-    (counts, ways, any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
-        |(counts, ways, is_hostile, is_stated, seed)| NodeShape {
-            gpus: counts.0,
-            nics: counts.1,
-            numa_nodes: counts.2,
-            nodes_per_socket: counts.3,
-            per_switch: ways.0,
-            levels: ways.1,
-            ports: ways.2,
-            is_hostile,
-            is_stated: is_stated && seed % 3 == 0,
-            seed,
-        },
-    )
+    let flags = (any::<bool>(), any::<bool>(), any::<u32>());
+    (counts, ways, flags).prop_map(|(counts, ways, (is_hostile, is_stated, seed))| NodeShape {
+        gpus: counts.0,
+        nics: counts.1,
+        numa_nodes: counts.2,
+        nodes_per_socket: counts.3,
+        per_switch: ways.0,
+        levels: ways.1,
+        ports: ways.2,
+        is_hostile,
+        is_stated: is_stated && seed % 3 == 0,
+        seed,
+    })
 }
 
 impl NodeShape {
     pub(super) fn node(&self) -> Topology {
-        let name = match self.is_hostile {
-            true => HOSTILE.repeat(3),
-            false => "node17".to_string(),
-        };
-        let mut topology = Topology::empty(&name, Provenance::File("made".to_string()));
+        let hostile = HOSTILE.repeat(3);
+        let name = if self.is_hostile { &hostile } else { "node17" };
+        let mut topology = Topology::empty(name, Provenance::File("made".to_string()));
         for os_index in 0..self.numa_nodes {
             let socket = |node: u32| node / self.nodes_per_socket;
             let far = |other: u32| match () {
@@ -92,11 +89,9 @@ impl NodeShape {
     }
 
     fn add(&self, topology: &mut Topology, card: u32, is_gpu: bool) {
-        let at = |bus: u32, device: u8| PciAddress {
-            domain: bus / 256,
-            bus: (bus % 256) as u8,
-            device,
-            function: 0,
+        let at = |bus: u32, device: u8| -> PciAddress {
+            let text = format!("{:04x}:{:02x}:{device:02x}.0", bus / 256, bus % 256);
+            text.parse().unwrap()
         };
         let luck = self.seed.wrapping_mul(2_654_435_761);
         let luck = luck.wrapping_add(card.wrapping_mul(40_503)) >> 8;
@@ -109,11 +104,8 @@ impl NodeShape {
             });
             address
         };
-        let host = HostBridge {
-            domain: group / 16,
-            bus: (group * 16 % 256) as u8,
-        };
-        let mut above = put(at(group * 16, 1), PciParent::Host(host));
+        let host = format!("pci{:04x}:{:02x}", group / 16, group * 16 % 256);
+        let mut above = put(at(group * 16, 1), PciParent::Host(host.parse().unwrap()));
         // a card may stand at any level
         let levels = u32::from(self.levels) * u32::from(self.per_switch > 0);
         for level in 0..levels.saturating_sub(luck / 7 % levels.max(1)) {
@@ -122,10 +114,7 @@ impl NodeShape {
             above = put(below, PciParent::Bridge(upstream));
         }
         let address = put(at(2048 + card, 0), PciParent::Bridge(above));
-        let text = |plain: &str| match self.is_hostile {
-            true => HOSTILE.to_string(),
-            false => plain.to_string(),
-        };
+        let text = |plain: &str| if self.is_hostile { HOSTILE } else { plain }.to_string();
         if is_gpu {
             let model = (luck % 4 != 0).then(|| text("NVIDIA H100 80GB HBM3"));
             topology.gpus.push(Gpu {
@@ -138,8 +127,8 @@ impl NodeShape {
             true => "W".repeat(50) + &card.to_string(),
             false => format!("mlx5_{card}"),
         };
-        let active = PortState::Active;
-        let state = [active, active, PortState::Down, PortState::Unknown];
+        use PortState::{Active, Down, Unknown};
+        let state = [Active, Active, Down, Unknown];
         let port = |number| {
             let state = state[(luck as usize + number as usize) % 4];
             Port::new(number, state, LinkLayer::InfiniBand, Some(400_000))

@@ -1,7 +1,9 @@
 //! What undoes a task's CPUs and memory is told.
 
 use super::*;
-use crate::judge::rebinding::{Row, rows};
+use crate::judge::rebinding::rows;
+use crate::tests::cells;
+use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::step::program::known_of;
 
 /// The findings on a program of these words on a node of such GPUs.
@@ -18,25 +20,16 @@ fn told(vendor: GpuVendor, is_bound: bool, words: &str, values: &[&str]) -> Vec<
 fn each_row_of_the_table_has_all_fields_and_known_signs() {
     assert!(rows().count() >= 17);
     for row in rows() {
-        let Row {
-            when,
-            conditions,
-            of,
-            does,
-            instead,
-        } = row;
-        let is_right = ["always", "bound", "amd", "gpus", "nics", "verbs"].contains(&when);
-        assert!(is_right, "`{when}`");
+        let when = ["always", "bound", "amd", "gpus", "nics", "verbs"];
+        assert!(when.contains(&row.when), "`{}`", row.when);
         let is_text = |text: &&str| !text.is_empty() && !text.contains('\t');
-        assert!([of, does, instead].iter().all(is_text), "{row:?}");
-        for condition in conditions.split(' ') {
+        let texts = [row.of, row.does, row.instead];
+        assert!(texts.iter().all(is_text), "{row:?}");
+        for condition in row.conditions.split(' ') {
             let name = condition.trim_start_matches('!');
             let name = name.split(['=', '!']).next().unwrap();
             let is_word = !known_of(&WORDS, [&*format!("{name}x"), name].into_iter()).is_empty();
-            assert!(
-                nic_placement_core::libraries::wanted::is_variable_name(name) || is_word,
-                "`{condition}`"
-            );
+            assert!(is_variable_name(name) || is_word, "`{condition}`");
         }
     }
 }
@@ -51,36 +44,23 @@ fn subjects(is_bound: bool, words: &str, values: &[&str]) -> Vec<String> {
 #[test]
 fn a_variable_by_which_a_program_leaves_the_tasks_cpus_is_told_where_they_are_ours() {
     use GpuVendor::{Amd, Nvidia};
-    for (vendor, value, part) in [
-        (Nvidia, "TLLM_NUMA_AWARE_WORKER_AFFINITY=1", "set it to `0`"),
+    for row in [
+        "TLLM_NUMA_AWARE_WORKER_AFFINITY=1 | set it to `0`",
         // `SGLANG_NUMA_BIND_V2=0` would not end it
-        (
-            Nvidia,
-            "SGLANG_NUMA_BIND_V2=1",
-            "set `SGLANG_AUTO_NUMA_BIND=0`",
-        ),
-        (Nvidia, "SGLANG_NUMA_BIND_V2=True", "GPU's NUMA node alone"),
-        (Nvidia, "SGLANG_SET_CPU_AFFINITY=1", "0 in all tasks that"),
-        (Nvidia, "NVSHMEM_CPU_AFFINITY=AUTO", "3.7): set it to `OFF`"),
-        (Nvidia, "CCL_WORKER_OFFLOAD=1", "2022.2): set it to `0`"),
-        (Nvidia, "NCCL_NET_PLUGIN=uccl", "set `UCCL_PIN_TO_NUMA=0`"),
-        (
-            Nvidia,
-            "NCCL_NET_PLUGIN=/opt/libnccl-net-uccl.so",
-            "NIC's NUMA node",
-        ),
-        (Amd, "AMD_CPU_AFFINITY=1", "unset it"),
-        (
-            Amd,
-            "HSA_OVERRIDE_CPU_AFFINITY_DEBUG=1",
-            "of the job, also by",
-        ),
-        (
-            Nvidia,
-            "KMP_AFFINITY=norespect,none",
-            "leave `norespect` out",
-        ),
+        "SGLANG_NUMA_BIND_V2=1 | set `SGLANG_AUTO_NUMA_BIND=0`",
+        "SGLANG_NUMA_BIND_V2=True | GPU's NUMA node alone",
+        "SGLANG_SET_CPU_AFFINITY=1 | 0 in all tasks that",
+        "NVSHMEM_CPU_AFFINITY=AUTO | 3.7): set it to `OFF`",
+        "CCL_WORKER_OFFLOAD=1 | 2022.2): set it to `0`",
+        "NCCL_NET_PLUGIN=uccl | set `UCCL_PIN_TO_NUMA=0`",
+        "NCCL_NET_PLUGIN=/opt/libnccl-net-uccl.so | NIC's NUMA node",
+        "AMD_CPU_AFFINITY=1 | unset it",
+        "HSA_OVERRIDE_CPU_AFFINITY_DEBUG=1 | of the job, also by",
+        "KMP_AFFINITY=norespect,none | leave `norespect` out",
     ] {
+        let [value, part] = cells(row);
+        let is_amds = value.starts_with("AMD") || value.starts_with("HSA");
+        let vendor = if is_amds { Amd } else { Nvidia };
         let bound = told(vendor, true, "", &[value]);
         let is_right = bound.len() == 1 && bound[0].contains(part);
         assert!(is_right, "{value}: {bound:?}");
@@ -104,13 +84,10 @@ fn a_variable_by_which_a_program_leaves_the_tasks_cpus_is_told_where_they_are_ou
 
 #[test]
 fn openmp_is_told_where_it_holds_all_later_threads_to_one_core() {
-    for values in [
-        &["OMP_PROC_BIND=true"][..],
-        &["OMP_PROC_BIND=Spread,close", "OMP_PLACES=cores"],
-        &["OMP_PLACES=cores"],
-        &["GOMP_CPU_AFFINITY=0-7"],
-        &["KMP_AFFINITY=granularity=fine,compact,1,0"],
-    ] {
+    let binding = "OMP_PROC_BIND=true; OMP_PROC_BIND=Spread,close OMP_PLACES=cores; OMP_PLACES=cores; \
+                   GOMP_CPU_AFFINITY=0-7; KMP_AFFINITY=granularity=fine,compact,1,0";
+    for values in binding.split("; ") {
+        let values = &Vec::from_iter(values.split(' '));
         let held = told(GpuVendor::Nvidia, false, "", values);
         let is_told = held.len() == 1 && held[0].contains("as NCCL's, stay there");
         assert!(is_told, "{values:?}: {held:?}");
@@ -118,19 +95,11 @@ fn openmp_is_told_where_it_holds_all_later_threads_to_one_core() {
         without_gpus.gpus.clear();
         says(&without_gpus, values, &[]);
     }
-    for values in [
-        &[
-            "OMP_PROC_BIND=false",
-            "OMP_PLACES=cores",
-            "GOMP_CPU_AFFINITY=0-7",
-        ][..],
-        &["OMP_PROC_BIND=close", "OMP_PLACES=sockets"],
-        &["OMP_PLACES=numa_domains(2)"],
-        &["OMP_PROC_BIND=sideways"],
-        &["KMP_AFFINITY=compact,reset"],
-        &["KMP_AFFINITY=none"],
-        &["KMP_AFFINITY=disabled"],
-    ] {
+    let free = "OMP_PROC_BIND=false OMP_PLACES=cores GOMP_CPU_AFFINITY=0-7; OMP_PROC_BIND=close OMP_PLACES=sockets; \
+                OMP_PLACES=numa_domains(2); OMP_PROC_BIND=sideways; KMP_AFFINITY=compact,reset; \
+                KMP_AFFINITY=none; KMP_AFFINITY=disabled";
+    for values in free.split("; ") {
+        let values = &Vec::from_iter(values.split(' '));
         says(&topology(), values, &[]);
     }
 }
@@ -181,10 +150,7 @@ fn vllms_list_of_variables_with_nccls_in_it_is_told() {
         ("UCX_NET_DEVICES:1, NCCL_IB_HCA", &told),
         ("UCX_NET_DEVICES:1", &[]),
     ] {
-        says(
-            &topology(),
-            &[&format!("VLLM_NIC_SELECTION_VARS={list}")],
-            parts,
-        );
+        let list = format!("VLLM_NIC_SELECTION_VARS={list}");
+        says(&topology(), &[&list], parts);
     }
 }

@@ -1,13 +1,14 @@
 //! The NICs of a user's own list on known machines.
 
 use super::{Use, others, tell};
+use crate::tests::{present, task_with};
 use nic_placement_core::config::{Admin, Words};
-use nic_placement_core::libraries::{Evidence, FileText, Present};
+use nic_placement_core::libraries::{Evidence, FileText};
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::policy;
-use nic_placement_core::step::{Step, Task};
-use nic_placement_core::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState, Topology};
+use nic_placement_core::step::Step;
+use nic_placement_core::topology::{LinkLayer, Nic, NicKind, Port, PortState, Topology};
 use nic_placement_node::platform;
 
 /// A task with GPU 0 of a DGX H100 with one IP interface.
@@ -57,23 +58,12 @@ impl Situation {
             })
         };
         let plan = Plan::new(self.topology.clone(), wish, Step::default(), &read);
-        let pairs = self
-            .values
-            .iter()
-            .map(|value| value.split_once('=').unwrap());
-        let pairs = pairs.map(|(name, value)| (name.to_string(), value.to_string()));
-        let present: Present = pairs.collect();
-        let mut task = Task {
-            cpus: CpuSet::from_list("0-3").unwrap(),
-            ..Task::default()
-        };
-        let variables = &mut task.gpus.variables;
-        variables.insert("CUDA_VISIBLE_DEVICES", self.gpus.to_string());
+        let present = present(self.values.iter().map(String::as_str));
         let evidence = Evidence {
             present: &present,
             read: &read,
         };
-        let mut task = plan.task(&task, evidence);
+        let mut task = plan.task(&task_with(self.gpus), evidence);
         let uses = tell(&plan, &mut task, &present);
         ask(&task, &uses)
     }
@@ -81,11 +71,9 @@ impl Situation {
     /// Each library with its NICs, and the shortfalls by a strict word.
     fn told(&self) -> (String, Vec<String>) {
         self.ask(|task, uses| {
-            let uses: Vec<String> = uses
-                .iter()
-                .map(|of| format!("{}: {of}", of.reader))
-                .collect();
-            (uses.join("; "), task.placement.notes.shortfalls.clone())
+            let uses = uses.iter().map(|of| format!("{}: {of}", of.reader));
+            let shortfalls = task.placement.notes.shortfalls.clone();
+            (uses.collect::<Vec<_>>().join("; "), shortfalls)
         })
     }
 
@@ -124,13 +112,10 @@ fn the_nics_of_the_users_list_are_told_with_their_paths_and_no_strict_word_judge
         }
     }
     // the plan's own NIC, and two GPUs
+    let both = "mlx5_0:1,mlx5_3:1";
     for (gpus, list, expected) in [
         ("1", "mlx5_3:1", "UCX: mlx5_3:1 PIX"),
-        (
-            "0,1",
-            "mlx5_0:1,mlx5_3:1",
-            "UCX: mlx5_0:1 PIX, mlx5_3:1 PIX",
-        ),
+        ("0,1", both, "UCX: mlx5_0:1 PIX, mlx5_3:1 PIX"),
     ] {
         let mut situation = dgx("single-numa-node", &[&format!("UCX_NET_DEVICES={list}")]);
         situation.gpus = gpus;
@@ -161,18 +146,13 @@ fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
     let mut node = policy::map(&topology, &Default::default());
     let mut port = node.rails.remove(0);
     let why = || "said".to_string();
-    node.excluded = vec![
-        Excluded {
-            name: "other".parse().unwrap(),
-            port: None,
-            why: "of another".to_string(),
-        },
-        Excluded {
-            name: port.name.clone(),
-            port: Some(2),
-            why: why(),
-        },
-    ];
+    let out = |name: &str, port, why| Excluded {
+        name: name.parse().unwrap(),
+        port,
+        why,
+    };
+    let other = out("other", None, "of another".to_string());
+    node.excluded = vec![other, out(port.name.as_str(), Some(2), why())];
     assert_eq!(super::left_out(&node, &port), None, "the second port");
     port.port = 2;
     assert_eq!(super::left_out(&node, &port), Some(why()));
@@ -210,46 +190,32 @@ fn of_files_and_variables_the_one_is_judged_that_the_library_prefers() {
     let home = || dgx("restricted", &["HOME=/home/u"]);
     let outer = "NIC_PLACEMENT=v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_0:1";
     let nested = dgx("restricted", &[outer, "NCCL_IB_HCA==mlx5_0:1"]);
-    let beside = dgx(
-        "restricted",
-        &["HOME=/home/u", "NVSHMEM_HCA_LIST=mlx5_11:1"],
-    );
+    let by_variable = ["HOME=/home/u", "NVSHMEM_HCA_LIST=mlx5_11:1"];
+    let beside = dgx("restricted", &by_variable);
     let (etc, own) = ("/etc/ucx/ucx.conf", "/home/u/ucx.conf");
     let (nccl, own_nccl) = ("/etc/nccl.conf", "/home/u/.nccl.conf");
     let (nvshmem, own_nvshmem) = ("/etc/nvshmem.conf", "/home/u/.nvshmem.conf");
     let (nccl_near, nccl_far) = ("NCCL_IB_HCA==mlx5_0", "NCCL_IB_HCA==mlx5_11");
     let (nv_near, nv_far) = ("NVSHMEM_HCA_LIST=mlx5_0:1", "NVSHMEM_HCA_LIST=mlx5_11:1");
+    let of_nccl = [(nccl, nccl_far), (own_nccl, nccl_near)];
+    let of_nvshmem = [(nvshmem, nv_far), (own_nvshmem, nv_near)];
     for (situation, files, reader, is_near) in [
         (home(), &[(etc, FAR_LIST)][..], "UCX", false),
         (home(), &[(etc, FAR_LIST), (own, NEAR)], "UCX", true),
         (home(), &[(own, FAR_LIST), ("ucx.conf", NEAR)], "UCX", true),
         (home(), &[(etc, both)], "UCX", true),
-        (
-            home(),
-            &[(nccl, nccl_far), (own_nccl, nccl_near)],
-            "NCCL",
-            true,
-        ),
+        (home(), &of_nccl, "NCCL", true),
         (home(), &[(nccl, comment)], "NCCL", false),
-        (
-            home(),
-            &[(nvshmem, nv_far), (own_nvshmem, nv_near)],
-            "NVSHMEM",
-            true,
-        ),
+        (home(), &of_nvshmem, "NVSHMEM", true),
         // NVSHMEM prefers its file to the variable
         (beside, &[(own_nvshmem, nv_near)], "NVSHMEM", true),
         // a nested step goes by the file once the outer step's list is gone
         (nested, &[(nccl, nccl_far)], "NCCL", false),
     ] {
-        let uses = files
-            .iter()
-            .fold(situation, |of, (path, text)| of.file(path, text))
-            .uses();
-        let expected = match is_near {
-            true => "mlx5_0:1 PIX",
-            false => "mlx5_11:1 SYS 45 % of mlx5_0:1",
-        };
+        let with = |of: Situation, &(path, text): &_| of.file(path, text);
+        let uses = files.iter().fold(situation, with).uses();
+        let far = "mlx5_11:1 SYS 45 % of mlx5_0:1";
+        let expected = if is_near { "mlx5_0:1 PIX" } else { far };
         assert_eq!(uses, format!("{reader}: {expected}"), "{files:?}");
     }
     let near = home().file("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_0,mlx5_1");
@@ -283,10 +249,8 @@ fn the_line_names_the_nics_in_use_beside_those_that_were_planned() {
     };
     let far = line("mlx5_6:1");
     for part in ["nic mlx5_0:1 PIX, but UCX: ", "user's own value stays: "] {
-        assert!(
-            far.contains(&format!("{part}mlx5_6:1 SYS 45 % of mlx5_0:1")),
-            "{far}"
-        );
+        let part = format!("{part}mlx5_6:1 SYS 45 % of mlx5_0:1");
+        assert!(far.contains(&part), "{far}");
     }
     assert!(!line("mlx5_0:1").contains("but UCX"));
 }
@@ -301,12 +265,8 @@ fn a_software_device_counts_as_far_as_the_other_end_of_the_node() {
         let mut situation = dgx("closest", &[&format!("UCX_NET_DEVICES={list}")]);
         situation.topology.nics.extend((0..count).map(|number| {
             let mut nic = Nic::new(format!("rxe{number}").parse().unwrap(), NicKind::Verbs);
-            nic.ports = vec![Port::new(
-                1,
-                PortState::Active,
-                LinkLayer::Ethernet,
-                Some(400_000),
-            )];
+            let ethernet = (PortState::Active, LinkLayer::Ethernet);
+            nic.ports = vec![Port::new(1, ethernet.0, ethernet.1, Some(400_000))];
             nic
         }));
         situation.topology.sort();

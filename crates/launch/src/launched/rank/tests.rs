@@ -1,15 +1,10 @@
 //! Each launcher by its variables, one inside another, and what is no number.
 
 use super::*;
-use crate::tests::cells;
+use crate::tests::{cells, present};
 
 fn values(text: &str) -> Present {
-    let pairs = text
-        .split_whitespace()
-        .filter_map(|word| word.split_once('='));
-    pairs
-        .map(|(name, value)| (name.to_string(), value.to_string()))
-        .collect()
+    present(text.split(' '))
 }
 
 fn numbering(text: &str) -> Numbering {
@@ -23,13 +18,9 @@ fn found(text: &str) -> String {
         let of = rank.of.map_or("?".to_string(), |of| of.to_string());
         format!("{}/{of} {}", rank.number, rank.said)
     });
+    let (global, total) = (found.global, found.total);
     let doubt = found.doubt.map(|doubt| format!(", {doubt}"));
-    format!(
-        "{rank}, {} of {}{}",
-        found.global,
-        found.total,
-        doubt.unwrap_or_default()
-    )
+    format!("{rank}, {global} of {total}{}", doubt.unwrap_or_default())
 }
 
 #[test]
@@ -65,10 +56,8 @@ fn each_launcher_is_known_by_its_own_variables() {
         let [variables, expected] = cells(row);
         assert_eq!(found(variables), expected, "{variables}");
     }
-    for none in [
-        "LOCAL_RANK=4000000000",
-        "SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2",
-    ] {
+    let uneven = "SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2";
+    for none in ["LOCAL_RANK=4000000000", uneven] {
         assert!(found(none).starts_with("-, "), "{none}");
     }
 }
@@ -222,6 +211,8 @@ fn slurms_own_number_and_count_are_known_in_another_launchers_words() {
 #[test]
 fn a_count_that_was_left_out_is_that_of_the_launcher_with_the_same_number() {
     let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=3";
+    let uneven =
+        "PMI_LOCAL_RANK=6 PMI_LOCAL_SIZE=8 FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2";
     let first = SLURM.replace("LOCALID=2", "LOCALID=0") + " LOCAL_RANK=0";
     for (text, of) in [
         // pyxis with an image of PyTorch
@@ -232,10 +223,7 @@ fn a_count_that_was_left_out_is_that_of_the_launcher_with_the_same_number() {
         // the inner one
         (format!("{SLURM} {ompi} LOCAL_RANK=2"), Some(3)),
         // an uneven job of Flux, whose shell tells Cray's library
-        (
-            "PMI_LOCAL_RANK=6 PMI_LOCAL_SIZE=8 FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2".into(),
-            Some(8),
-        ),
+        (uneven.into(), Some(8)),
         (first.clone(), Some(4)),
         // it may be the first of those of Slurm's only task
         (first.replace("NODE=4", "NODE=1"), None),
@@ -263,19 +251,12 @@ fn torchruns_workers_with_a_gpu_each_are_told_apart() {
     // worker 5 of node 1
     let worker = "TORCHELASTIC_RUN_ID=none CUDA_VISIBLE_DEVICES=5 LOCAL_RANK=0 LOCAL_WORLD_SIZE=8 \
                   GROUP_RANK=1 GROUP_WORLD_SIZE=2 RANK=13 WORLD_SIZE=16";
-    for (change, expected) in [
-        ("", Some(5)),
-        ("RANK=8", Some(0)),
-        ("LOCAL_RANK=5", None),
-        ("CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", None),
-        ("CUDA_VISIBLE_DEVICES=", None),
-        ("WORLD_SIZE=12", None),
-        ("RANK=7", None),
-        ("RANK=16", None),
-        ("GROUP_RANK=4294967295", None),
-    ] {
-        let found = virtual_number(&values(&format!("{worker} {change}")));
-        assert_eq!(found, expected, "{change}");
+    let told_by = |change: &str| virtual_number(&values(&format!("{worker} {change}")));
+    assert_eq!([told_by(""), told_by("RANK=8")], [Some(5), Some(0)]);
+    let not = "LOCAL_RANK=5|CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7|CUDA_VISIBLE_DEVICES=|WORLD_SIZE=12|RANK=7|RANK=16|\
+               GROUP_RANK=4294967295";
+    for change in not.split('|') {
+        assert_eq!(told_by(change), None, "{change}");
     }
     // the user's own number counts before it
     for (own, number) in [(None, 5), (Some(2), 2)] {
@@ -291,14 +272,12 @@ mod by_rank {
     use nic_placement_core::step::Step;
     use nic_placement_core::topology::{GpuIndex, GpuVendor};
 
+    /// The number, the count, and whether the user said them.
+    type Numbers = (u32, Option<u32>, bool);
+
     /// The GPUs of a process of this rank that has this list, and the note on it.
-    fn of_rank(
-        node: &Topology,
-        list: Option<&str>,
-        number: u32,
-        of: Option<u32>,
-        by_user: bool,
-    ) -> (Vec<usize>, String) {
+    fn of_rank(node: &Topology, list: Option<&str>, rank: Numbers) -> (Vec<usize>, String) {
+        let (number, of, by_user) = rank;
         let said = format!("LOCAL_RANK={number}");
         let rank = Rank {
             number,
@@ -314,41 +293,29 @@ mod by_rank {
     #[test]
     fn of_several_gpus_the_rank_names_one_in_the_programs_order() {
         for number in 0..8 {
-            let (found, note) = of_rank(&dgx(), None, number, Some(8), false);
-            assert_eq!((found, note.as_str()), (vec![number as usize], ""));
             // the only GPU is that of all
-            let (found, note) = of_rank(&dgx(), Some("5"), number, Some(8), false);
-            assert_eq!((found, note.as_str()), (vec![5], ""));
+            for (list, gpu) in [(None, number as usize), (Some("5"), 5)] {
+                let (found, note) = of_rank(&dgx(), list, (number, Some(8), false));
+                assert_eq!((found, note.as_str()), (vec![gpu], ""));
+            }
         }
-        for (list, number, of, by_user, expected, start) in [
-            (Some("6,2"), 0, Some(2), false, &[6][..], ""),
-            (Some("6,2"), 1, Some(2), false, &[2], ""),
+        let past = "`LOCAL_RANK=5` is past the 2";
+        let shared = "8 processes share the 4";
+        for (list, rank, expected, start) in [
+            (Some("6,2"), (0, Some(2), false), &[6][..], ""),
+            (Some("6,2"), (1, Some(2), false), &[2], ""),
             // fewer processes than GPUs: the k-th, not a block
-            (None, 1, Some(4), false, &[1], ""),
-            (None, 1, None, false, &[1], ""),
+            (None, (1, Some(4), false), &[1], ""),
+            (None, (1, None, false), &[1], ""),
             // a process alone may drive all GPUs unless the user names its rank
-            (Some("2,3"), 0, Some(1), false, &[2, 3], ""),
-            (None, 0, Some(1), true, &[0], ""),
+            (Some("2,3"), (0, Some(1), false), &[2, 3], ""),
+            (None, (0, Some(1), true), &[0], ""),
             // more processes than GPUs
-            (
-                Some("0,1,2,3"),
-                2,
-                Some(8),
-                false,
-                &[0, 1, 2, 3],
-                "8 processes share the 4",
-            ),
-            (
-                Some("0,1"),
-                5,
-                None,
-                false,
-                &[0, 1],
-                "`LOCAL_RANK=5` is past the 2",
-            ),
+            (Some("0,1,2,3"), (2, Some(8), false), &[0, 1, 2, 3], shared),
+            (Some("0,1"), (5, None, false), &[0, 1], past),
         ] {
-            let (found, note) = of_rank(&dgx(), list, number, of, by_user);
-            assert_eq!(found, expected, "{list:?} {number}");
+            let (found, note) = of_rank(&dgx(), list, rank);
+            assert_eq!(found, expected, "{list:?} {rank:?}");
             let is_right = note.starts_with(start) && note.is_empty() == start.is_empty();
             assert!(is_right, "{note}");
         }
@@ -360,35 +327,26 @@ mod by_rank {
             let gpus = node.gpus.iter_mut();
             gpus.for_each(|gpu| gpu.vendor = GpuVendor::Intel);
         };
+        let differ = |node: &mut Topology| node.gpus[3].model = Some("another".to_string());
+        let mig = |node: &mut Topology| node.gpus[3].mig_instances = Some(2);
+        let amd = |node: &mut Topology| node.gpus[3].vendor = GpuVendor::Amd;
         let told = |change: fn(&mut Topology), part: &str| {
             let mut node = dgx();
             change(&mut node);
-            let (found, note) = of_rank(&node, None, 1, Some(8), false);
+            let (found, note) = of_rank(&node, None, (1, Some(8), false));
             assert_eq!(found.len(), 8);
             assert!(note.contains(part), "{note}");
         };
         told(intel, "may mean a stack");
-        told(
-            |node| node.gpus[3].mig_instances = Some(2),
-            "may mean a MIG",
-        );
-        told(
-            |node| node.gpus[3].vendor = GpuVendor::Amd,
-            "several vendors",
-        );
-        let differ = "differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`";
-        told(
-            |node| node.gpus[3].model = Some("another".to_string()),
-            differ,
-        );
+        told(mig, "may mean a MIG");
+        told(amd, "several vendors");
+        let order = "differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`";
+        told(differ, order);
         let mut unequal = dgx();
-        unequal.gpus[3].model = Some("another".to_string());
+        differ(&mut unequal);
         let mut ordered = grant(None);
-        for (order, is_countable) in [
-            (None, false),
-            (Some("FASTEST_FIRST"), false),
-            (Some("PCI_BUS_ID"), true),
-        ] {
+        let (fast, bus) = (Some("FASTEST_FIRST"), Some("PCI_BUS_ID"));
+        for (order, is_countable) in [(None, false), (fast, false), (bus, true)] {
             let order = order.map(|order| ("CUDA_DEVICE_ORDER", order.to_string()));
             ordered.variables.extend(order);
             let why = uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered);

@@ -187,6 +187,8 @@ mod tests {
             };
             assert_eq!((ended, &*said), (code, heard.as_bytes()), "{line}");
         }
+        // a text that is no report is no verdict
+        assert!(Report::from_json(b"").is_err() && Report::from_json(b"{}").is_err());
     }
 
     /// A folder that is not there yet, and the taking of its lock.
@@ -242,10 +244,5 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", &file).unwrap();
         assert!(matches!(lock(), Ok(None)));
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn what_is_no_report_is_no_verdict() {
-        assert!(Report::from_json(b"").is_err() && Report::from_json(b"{}").is_err());
     }
 }

@@ -87,13 +87,10 @@ mod tests {
         let path = program("lldpctl", &script, 0o755);
         let heard = ask(&path, Duration::from_secs(600));
         fs::remove_file(&path).unwrap();
-        let neighbour = NeighbourReport {
-            switch: "leaf0".into(),
-            id: "0e:36:65:4d:f4:aa".into(),
-            port: "swp20".into(),
-        };
-        let all = BTreeMap::from([("eth0".to_string(), neighbour)]);
-        assert_eq!(heard, Some(all));
+        let heard = heard.unwrap();
+        let of = &heard["eth0"];
+        let found = (heard.len(), &*of.switch, &*of.id, &*of.port);
+        assert_eq!(found, (1, "leaf0", "0e:36:65:4d:f4:aa", "swp20"));
     }
 
     #[test]

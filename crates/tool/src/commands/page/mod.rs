@@ -124,9 +124,8 @@ mod tests {
         page.item("note: ", "word ".repeat(30).trim_end());
         page.line("word ".repeat(30).trim_end());
         let text = String::from_utf8(page.as_bytes().to_vec()).unwrap();
-        let margins = text
-            .lines()
-            .map(|line| line.len() - line.trim_start().len());
+        let margin = |line: &str| line.len() - line.trim_start().len();
+        let margins = text.lines().map(margin);
         assert_eq!(margins.collect::<Vec<_>>(), [0, 6, 0, 2]);
         assert!(text.lines().all(|line| line.len() <= WIDTH) && text.matches("word").count() == 60);
     }

@@ -86,16 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_their_headings() {
+    fn columns_stand_under_their_headings_and_the_widest_is_folded() {
         let mut table = Table::headed(["task", "NIC"]);
         table.row(["0".into(), "mlx5_0:1".into()]);
         table.row(["10".into(), "-".into()]);
         let lines = ["task  NIC", "0     mlx5_0:1", "10    -"];
         assert_eq!(printed(&table, 100), lines);
-    }
-
-    #[test]
-    fn a_table_that_is_too_wide_folds_its_widest_column() {
         let mut table = Table::indented(1);
         table.row(["mlx5_0:1".into(), "one two three four".into(), "end".into()]);
         let lines = [" mlx5_0:1  one two three  end", "           four"];
@@ -109,11 +105,8 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_the_page_whatever_the_cells_hold() {
         let mut table = Table::headed(["a", "b", "c"]);
-        table.row([
-            "x".repeat(300).into(),
-            "y,".repeat(90).into(),
-            "z ".repeat(200).into(),
-        ]);
+        let [x, y, z] = [("x", 300), ("y,", 90), ("z ", 200)].map(|(text, of)| text.repeat(of));
+        table.row([x.into(), y.into(), z.into()]);
         let lines = printed(&table, 100);
         let is_narrow = |line: &String| line.chars().count() <= 100;
         assert!(lines.iter().all(is_narrow), "{lines:#?}");

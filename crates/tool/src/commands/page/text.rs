@@ -117,10 +117,6 @@ mod tests {
         assert_eq!(lines("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(lines("exactly", 7), ["exactly"]);
         assert_eq!(lines("", 7), [""]);
-    }
-
-    #[test]
-    fn what_is_unbroken_moves_to_the_next_line_as_a_whole() {
         let item = |name: &str| Text::from(name).unbroken();
         let list = Text::joined([item("mlx5_0:1 PIX"), item("mlx5_1:1 PIX")], ", ");
         assert_eq!(list.lines(16, 16), ["mlx5_0:1 PIX,", "mlx5_1:1 PIX"]);
@@ -130,10 +126,8 @@ mod tests {
     #[test]
     fn no_character_that_a_terminal_obeys_becomes_text() {
         let hostile = "a\x1b[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
-        assert_eq!(
-            Text::from(hostile).0,
-            r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b"
-        );
+        let shown = r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
+        assert_eq!(Text::from(hostile).0, shown);
         let tame = "it's \"C:\\\" … `x`";
         assert_eq!(Text::from(tame).0, tame);
         assert_eq!(defused("{\n\t\u{7f}}\n"), "{\n\t\\u{7f}}\n");

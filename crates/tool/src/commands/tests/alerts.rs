@@ -25,10 +25,8 @@ fn of_ports(state: PortState) -> String {
 /// What `verify --textfile` writes of a job with two tasks of these verdicts.
 fn of_tasks(verdicts: [&str; 2]) -> String {
     let task = |verdict| {
-        json!({
-            "job": 1234, "step": 0, "processes": [], "gpus": [], "is_placed": true, "planned": [], "used": [],
-            "verdict": verdict, "changed": [], "cpus": {"threads": 1, "far": 0},
-        })
+        json!({"job": 1234, "step": 0, "processes": [], "gpus": [], "is_placed": true, "planned": [], "used": [],
+            "verdict": verdict, "changed": [], "cpus": {"threads": 1, "far": 0}})
     };
     let tasks = serde_json::from_value(json!(verdicts.map(task))).unwrap();
     write(&[verify::metric(&NodeReport::new("n1".to_string(), tasks))])
@@ -75,9 +73,8 @@ fn the_rules_ask_for_metrics_that_are_written() {
     let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
     let lines = rules.lines().map(str::trim);
     let asked = lines.filter_map(|line| line.strip_prefix("expr: "));
-    let asked = asked.flat_map(|line| line.split(word));
-    let asked = asked.filter(|word| word.starts_with("nic_placement_"));
-    let asked: Vec<&str> = asked.collect();
+    let mut asked = Vec::from_iter(asked.flat_map(|line| line.split(word)));
+    asked.retain(|word| word.starts_with("nic_placement_"));
     assert_eq!(asked.len(), 2);
     for metric in asked {
         let head = format!("# TYPE {metric} gauge\n");
@@ -89,41 +86,22 @@ fn the_rules_ask_for_metrics_that_are_written() {
 fn each_alert_comes_with_its_cause_and_not_without() {
     let alert = |name: &str, minute: u32, alerts: Value| json!({"eval_time": format!("{minute}m"), "alertname": name, "exp_alerts": alerts});
     let sick = [of_ports(PortState::Down), of_tasks(["far", "as-planned"])];
-    let well = [
-        of_ports(PortState::Active),
-        of_tasks(["nearer-exists", "as-near"]),
-    ];
-    let port = json!({
-        "exp_labels": {"severity": "warning", "instance": "n1", "device": "mlx5_4", "port": "1"},
-        "exp_annotations": {
-            "summary": "port mlx5_4:1 of n1 is down, or much slower than the others",
-            "description": "GPUs would use it if it worked. `nic-placement check` on the node says what is wrong.",
-        },
-    });
-    let tasks = json!({
-        "exp_labels": {"severity": "info", "jobid": "1234"},
-        "exp_annotations": {
-            "summary": "tasks of job 1234 that use a NIC of the other socket, though a nearer one is there: 1",
-            "description": "`nic-placement verify --job 1234` on its nodes says which tasks.",
-        },
-    });
+    let well = of_tasks(["nearer-exists", "as-near"]);
+    let well = [of_ports(PortState::Active), well];
+    let port = json!({"exp_labels": {"severity": "warning", "instance": "n1", "device": "mlx5_4", "port": "1"},
+        "exp_annotations": {"summary": "port mlx5_4:1 of n1 is down, or much slower than the others",
+            "description": "GPUs would use it if it worked. `nic-placement check` on the node says what is wrong."}});
+    let tasks = json!({"exp_labels": {"severity": "info", "jobid": "1234"}, "exp_annotations": {
+        "summary": "tasks of job 1234 that use a NIC of the other socket, though a nearer one is there: 1",
+        "description": "`nic-placement verify --job 1234` on its nodes says which tasks."}});
     let [down, far] = ["NicPlacementPortDown", "NicPlacementTasksFar"];
-    let tests = json!({
-        "rule_files": [rules()],
-        "evaluation_interval": "1m",
-        "tests": [
-            {"interval": "1m", "input_series": series(&sick), "alert_rule_test": [
-                alert(down, 3, json!([])),
-                alert(down, 6, json!([port])),
-                alert(far, 8, json!([])),
-                alert(far, 12, json!([tasks])),
-            ]},
-            {"interval": "1m", "input_series": series(&well), "alert_rule_test": [
-                alert(down, 30, json!([])),
-                alert(far, 30, json!([])),
-            ]},
-        ],
-    });
+    let tests = json!({"rule_files": [rules()], "evaluation_interval": "1m", "tests": [
+        {"interval": "1m", "input_series": series(&sick), "alert_rule_test": [
+            alert(down, 3, json!([])), alert(down, 6, json!([port])),
+            alert(far, 8, json!([])), alert(far, 12, json!([tasks]))]},
+        {"interval": "1m", "input_series": series(&well), "alert_rule_test": [
+            alert(down, 30, json!([])), alert(far, 30, json!([]))]},
+    ]});
     let name = format!("nic-placement-alerts-{}.yml", std::process::id());
     let file = std::env::temp_dir().join(name);
     std::fs::write(&file, tests.to_string()).unwrap();

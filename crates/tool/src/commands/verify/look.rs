@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_does_not_answer_is_left_out_and_those_behind_it_are_seen() {
+    fn a_process_that_does_not_answer_is_left_out_and_where_none_does_those_left_are_counted() {
         let kept = std::cell::RefCell::new(Vec::new());
         let mut look = Looks::default();
         look.gather(Duration::from_millis(20), |from| {
@@ -345,11 +345,6 @@ mod tests {
         });
         assert_eq!(look.processes.keys().collect::<Vec<_>>(), [&3, &9]);
         assert_eq!(look.silent, BTreeSet::from([5]));
-    }
-
-    #[test]
-    fn where_no_process_answers_the_look_ends_and_those_left_are_counted() {
-        let kept = std::cell::RefCell::new(Vec::new());
         let mut look = Looks::default();
         look.gather(Duration::from_millis(1), |from| {
             let (sender, steps) = channel();

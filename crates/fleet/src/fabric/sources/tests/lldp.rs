@@ -37,11 +37,8 @@ fn the_switch_is_told_from_another_node_on_the_same_wire() {
 
 #[test]
 fn the_node_is_known_by_label_or_file() {
-    for text in [
-        labelled("n2", JSON0),
-        labelled("n2.example.org", JSON0),
-        labelled(" n2", JSON),
-    ] {
+    for (label, text) in [("n2", JSON0), ("n2.example.org", JSON0), (" n2", JSON)] {
+        let text = labelled(label, text);
         assert_eq!(cables(&of_file("all.txt", &text)), CABLES, "{text}");
     }
     // two nodes in one file
@@ -58,15 +55,14 @@ fn the_node_is_known_by_label_or_file() {
 fn what_is_no_switch_is_noted() {
     let bluefield = "\"Ubuntu 22.04 LTS Linux 5.15.0-1042-bluefield aarch64\"";
     let dpu = ONE.replace("\"Cumulus\"", bluefield);
-    let hub = JSON0.replace("\"Bridge\"", "\"Other\"");
-    let hub = hub.replace("\"Router\"", "\"Other\"");
+    let other = "\"Other\"";
+    let hub = JSON0.replace("\"Bridge\"", other);
+    let hub = hub.replace("\"Router\"", other);
+    let hears = "`eth0` of `n2` hears `n1.example.org`, and other neighbours";
     let missing = labelled("n2", JSON0) + "n3: bash: lldpctl: command not found\n";
     for (text, note) in [
         (&*dpu, "`eth1` of `n2` hears `sw.example.org`, a DPU: "),
-        (
-            &hub,
-            "`eth0` of `n2` hears `n1.example.org`, and other neighbours",
-        ),
+        (&hub, hears),
         ("{\"lldp\": {}}", "`n2` hears no neighbour"),
         (&missing, "of `n3`: expected JSON"),
         (&JSON0[..300], "of `n2`: it is cut short"),

@@ -4,8 +4,7 @@ use super::super::*;
 use super::{parse, rules};
 use crate::way::Between;
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port,
-    PortState,
+    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port, PortState,
 };
 use proptest::prelude::*;
 
@@ -97,17 +96,18 @@ fn empty(nodes: u32) -> Topology {
 }
 
 fn at(domain: usize, bus: usize, device: u8) -> PciAddress {
-    PciAddress {
-        domain: domain as u32,
-        bus: bus as u8,
-        device,
-        function: 0,
-    }
+    let text = format!("{domain:04x}:{bus:02x}:{device:02x}.0");
+    text.parse().unwrap()
 }
 
 fn host(domain: usize) -> PciParent {
-    let domain = domain as u32;
-    PciParent::Host(HostBridge { domain, bus: 0 })
+    format!("pci{domain:04x}:00").parse().unwrap()
+}
+
+/// A link that has this rate and could have no other.
+fn link(rate: Option<LinkRate>) -> PcieLink {
+    let (current, max) = (rate, rate);
+    PcieLink { current, max }
 }
 
 fn nic(name: String, address: PciAddress, ports: Vec<Port>) -> Nic {
@@ -120,26 +120,18 @@ fn nic(name: String, address: PciAddress, ports: Vec<Port>) -> Nic {
 
 /// Host bridges, each with up to two nested switches, a GPU below the last and NICs below both.
 fn machines() -> impl Strategy<Value = Topology> {
-    let slot = (
-        0usize..4,
-        prop::option::of(0usize..3),
-        any::<bool>(),
-        prop::option::of(0u32..3),
-        prop::sample::select(vec![(25u32, 1u32), (160, 4), (320, 16)]),
-        0usize..4,
-    );
+    let counts = (0usize..4, prop::option::of(0usize..3), any::<bool>());
+    let rates = prop::sample::select(vec![(25u32, 1u32), (160, 4), (320, 16)]);
+    let slot = (counts, prop::option::of(0u32..3), rates, 0usize..4);
     prop::collection::vec(slot, 0..9).prop_map(|slots| {
         let mut topology = empty(3);
-        for (index, (nics, gpu, is_deep, numa_node, (tenths_gt, width), state)) in
-            slots.into_iter().enumerate()
+        for (index, (counts, numa_node, (tenths_gt, width), state)) in slots.into_iter().enumerate()
         {
+            let (nics, gpu, is_deep) = counts;
             let rate = Some(LinkRate { tenths_gt, width });
             let mut add = |bus: usize, device: u8, parent: PciParent| {
                 let address = at(index, bus, device);
-                let link = PcieLink {
-                    current: rate,
-                    max: rate,
-                };
+                let link = link(rate);
                 topology.pci.insert(PciFunction {
                     numa_node,
                     link,
@@ -161,16 +153,11 @@ fn machines() -> impl Strategy<Value = Topology> {
                 at(index, bus, 0)
             };
             if let Some(vendor) = gpu {
-                let gpu = Gpu::new(place(9, second), GpuVendor::ALL[vendor]);
-                topology.gpus.push(Gpu {
-                    minor: Some(index as u32),
-                    ..gpu
-                });
+                let mut gpu = Gpu::new(place(9, second), GpuVendor::ALL[vendor]);
+                gpu.minor = Some(index as u32);
+                topology.gpus.push(gpu);
             }
-            let state = match state {
-                3 => PortState::Down,
-                _ => PortState::Active,
-            };
+            let state = [PortState::Active, PortState::Down][usize::from(state == 3)];
             for number in 0..nics as u8 {
                 let address = place(number, [first, second][usize::from(number % 2)]);
                 let rate = |port| Some(2500 * u64::from(port));
@@ -196,16 +183,11 @@ fn virtual_machines() -> impl Strategy<Value = Topology> {
         let mut switches = Vec::new();
         for (index, (is_gpu, switch, numa_node, has_link)) in devices.into_iter().enumerate() {
             let address = at(index + 1, 0, 0);
-            let rate = has_link.then_some(LinkRate {
-                tenths_gt: 320,
-                width: 16,
-            });
+            let (tenths_gt, width) = (320, 16);
+            let rate = has_link.then_some(LinkRate { tenths_gt, width });
             topology.pci.insert(PciFunction {
                 numa_node: numa_node.map(|_| switch % 2),
-                link: PcieLink {
-                    current: rate,
-                    max: rate,
-                },
+                link: link(rate),
                 ..PciFunction::new(address, host(index + 1))
             });
             switches.push((is_gpu, address, switch));

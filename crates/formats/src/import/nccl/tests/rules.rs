@@ -18,11 +18,8 @@ use std::collections::BTreeMap;
 fn joined(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result<Xml, String> {
     let mut all = Xml::default();
     for rank in 0..topology.gpus.len() {
-        let mut of_rank = Rank {
-            xml: reader::load(text)?,
-            bus,
-            topology,
-        };
+        let xml = reader::load(text)?;
+        let mut of_rank = Rank { xml, bus, topology };
         of_rank.complete(rank)?;
         let xml = &of_rank.xml;
         let root = xml.find("system", |_| true).ok_or("no `<system>`")?;
@@ -50,7 +47,6 @@ pub fn bus(topology: &Topology) -> Topology {
     }
 }
 
-/// The NICs that NCCL would list.
 pub fn listed(topology: &Topology) -> impl Iterator<Item = &Nic> {
     let is_active = |nic: &&Nic| nic.ports.iter().any(|port| port.state == PortState::Active);
     let verbs = topology.nics.iter();
@@ -173,13 +169,8 @@ impl Rank<'_> {
             return self.ask_sys(parent);
         }
         let cpu = &mut self.xml.elements[parent];
-        for (key, value) in [
-            ("affinity", "ff"),
-            ("arch", "x86_64"),
-            ("vendor", "AuthenticAMD"),
-            ("familyid", "143"),
-            ("modelid", "49"),
-        ] {
+        let words = "affinity=ff arch=x86_64 vendor=AuthenticAMD familyid=143 modelid=49";
+        for (key, value) in words.split(' ').filter_map(|word| word.split_once('=')) {
             cpu.set_if_unset(key, value);
         }
         Ok(())
@@ -272,10 +263,8 @@ impl Xml {
             here = self.elements[index].parent;
         }
         // a NIC right below its CPU has no function of its own
-        let first = path
-            .first()
-            .map(|&first| self.elements[first].name.as_str());
-        if first == Some("cpu") {
+        let name = |at: &usize| self.elements[*at].name.as_str();
+        if path.first().map(name) == Some("cpu") {
             path.insert(0, from);
         }
         path

@@ -38,22 +38,11 @@ fn machines() -> impl Strategy<Value = Machine> {
     })
 }
 
-const PREFIXES: [&str; 6] = [
-    "",
-    "> ",
-    "3: ",
-    "2031-05-01T10:00:00Z ",
-    "[1,0]<stdout>: ",
-    "\"",
-];
+const PREFIXES: &str = "|> |3: |2031-05-01T10:00:00Z |[1,0]<stdout>: |\"";
 
 fn forms() -> impl Strategy<Value = Form> {
-    let parts = (
-        any::<[bool; 5]>(),
-        0usize..4,
-        any::<Index>(),
-        0..PREFIXES.len(),
-    );
+    let prefix = prop::sample::select(Vec::from_iter(PREFIXES.split('|')));
+    let parts = (any::<[bool; 5]>(), 0usize..4, any::<Index>(), prefix);
     parts.prop_map(|(flags, titles, first_row, prefix)| Form {
         tabs: flags[0],
         legend: flags[1],
@@ -61,7 +50,7 @@ fn forms() -> impl Strategy<Value = Form> {
         ansi: flags[2],
         nic_rows: flags[3],
         first_row,
-        prefix: PREFIXES[prefix],
+        prefix,
         fenced: flags[4],
     })
 }
@@ -83,10 +72,8 @@ fn print(machine: &Machine, form: &Form) -> String {
         };
         words.map(word).collect()
     };
-    let labels: Vec<String> = (0..gpus)
-        .map(|gpu| format!("GPU{gpu}"))
-        .chain((0..nics).map(nic))
-        .collect();
+    let labels = (0..gpus).map(|gpu| format!("GPU{gpu}"));
+    let labels: Vec<String> = labels.chain((0..nics).map(nic)).collect();
     let titles =
         &["CPU", "Affinity", "NUMA", "Affinity", "GPU", "NUMA", "ID"][..[0, 2, 4, 7][form.titles]];
     let names = labels.iter().map(String::as_str);
@@ -96,27 +83,23 @@ fn print(machine: &Machine, form: &Form) -> String {
     }
     let other = |same: bool, kind: &'static str| if same { " X " } else { kind };
     let mut rows = Vec::new();
+    let mut row = |label: &str, words: &mut dyn Iterator<Item = String>| {
+        let words = Vec::from_iter([label.to_string()].into_iter().chain(words));
+        rows.push(line(&mut words.iter().map(String::as_str)));
+    };
     for (gpu, kinds) in machine.kinds.iter().enumerate() {
         let near = (0..gpus).map(|at| other(at == gpu, "NV4").to_string());
         let node = machine.nodes[gpu];
         let cpus = format!("{}-{}", node * 8, node * 8 + 7);
         let values = [cpus, node.to_string(), "N/A".to_string()];
         let values = values.into_iter().take(form.titles);
-        let words = near
-            .chain(kinds.iter().map(ToString::to_string))
-            .chain(values);
-        let words: Vec<String> = [labels[gpu].clone()].into_iter().chain(words).collect();
-        rows.push(line(&mut words.iter().map(String::as_str)));
+        let kinds = kinds.iter().map(ToString::to_string);
+        row(&labels[gpu], &mut near.chain(kinds).chain(values));
     }
     for nic in (0..nics).filter(|_| form.nic_rows) {
         let kinds = machine.kinds.iter().map(|of_gpu| of_gpu[nic].to_string());
         let near = (0..nics).map(|at| other(at == nic, "PIX").to_string());
-        let words: Vec<String> = [labels[gpus + nic].clone()]
-            .into_iter()
-            .chain(kinds)
-            .chain(near)
-            .collect();
-        rows.push(line(&mut words.iter().map(String::as_str)));
+        row(&labels[gpus + nic], &mut kinds.chain(near));
     }
     let first = form.first_row.index(rows.len());
     rows.rotate_left(first);
@@ -175,6 +158,8 @@ proptest! {
 #[test]
 fn the_largest_texts_are_answered_at_once() {
     let bytes = 1 << 20;
+    let head = "GPU0 CPU Affinity NUMA Affinity";
+    let long = format!("{head}\nGPU0 X {}", "1".repeat(60_000));
     for text in [
         "GPU0 ".repeat(2 << 20),
         "\0".repeat(10 << 20),
@@ -185,10 +170,7 @@ fn the_largest_texts_are_answered_at_once() {
         format!("{}\n", "GPU1GPU2".repeat(8_000)).repeat(bytes / 64_000),
         format!("GPU0\n{}", "mlx5_0 X\n".repeat(90_000)),
         format!("GPU0 CPU Affinity\nGPU0 X {}", "0-8191,".repeat(9_000)),
-        format!(
-            "GPU0 CPU Affinity NUMA Affinity\nGPU0 X {}",
-            "1".repeat(60_000)
-        ),
+        long,
     ] {
         drop(read(&text, Provenance::ThisSystem));
     }

@@ -43,13 +43,12 @@ fn gpus_of(topology: &Topology) -> String {
     let gpu = |gpu: &Gpu| {
         let node = topology.numa_node_of(gpu.address);
         let node = node.map_or("-".to_string(), |node| node.to_string());
-        let part = gpu
-            .partition
-            .map_or(String::new(), |part| format!("/{part}"));
-        match gpu.address.is_invented() {
-            true => format!("{}{part}@{node}", gpu.address.bus),
-            false => format!("{}{part}@{node}", gpu.address),
-        }
+        let part = gpu.partition.map(|part| format!("/{part}"));
+        let address = match gpu.address.is_invented() {
+            true => gpu.address.bus.to_string(),
+            false => gpu.address.to_string(),
+        };
+        format!("{address}{}@{node}", part.unwrap_or_default())
     };
     topology.gpus.iter().map(gpu).collect::<Vec<_>>().join(" ")
 }
@@ -67,14 +66,10 @@ fn judged(text: &str, gpus: &str, unknown: &str) {
 }
 
 #[test]
-fn what_rocm_smi_prints_tells_gpus_and_their_numa_nodes() {
+fn rocm_smi_tells_gpus_with_their_numa_nodes_and_amd_smi_their_addresses() {
     judged(ROCM, "0@0 1@0 2@1 3@1", "");
     let unknown = ROCM.replace("GPU[3]\t\t: (Topology) Numa Node: 1\n", "");
     judged(&unknown, "0@0 1@0 2@1 3@-", "`GPU3`");
-}
-
-#[test]
-fn what_amd_smi_prints_tells_addresses_and_with_rocm_smi_the_numa_nodes() {
     let gpus = "0000:0c:00.0@- 0000:22:00.0@- 0000:9f:00.0@- 0000:df:00.0@-";
     judged(AMD, gpus, "`GPU0`, `GPU1`, `GPU2`, `GPU3`");
     let gpus = "0000:0c:00.0@0 0000:22:00.0@0 0000:9f:00.0@1 0000:df:00.0@1";
@@ -93,13 +88,9 @@ fn partitions_of_a_gpu_share_its_address() {
 
 #[test]
 fn what_names_no_gpu_or_too_many_is_refused() {
-    for (text, reason) in [
-        ("LINK TYPE TABLE:\n", "0 GPUs in the output"),
-        (
-            &ROCM.replace("GPU[3]", "GPU[128]"),
-            "129 GPUs in the output",
-        ),
-    ] {
+    let many = ROCM.replace("GPU[3]", "GPU[128]");
+    let none = ("LINK TYPE TABLE:\n", "0 GPUs in the output");
+    for (text, reason) in [none, (&many, "129 GPUs in the output")] {
         let refused = refusal(text);
         assert!(refused.contains(reason), "{reason}\nfound: {refused}");
     }

@@ -16,45 +16,34 @@ fn known(topology: &Topology, gpu: usize) -> (Option<u32>, Option<u32>, Option<C
 #[test]
 fn values_that_touch_are_not_known_and_none_of_the_neighbours_is_taken() {
     for row in ["2-51", "2-5", "2-51N/A"] {
-        let (topology, findings) = load(&format!(
-            "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X SYS PIX SYS 0-1 0 N/A\n\
-             GPU1 SYS X SYS PIX {row}\n"
-        ));
+        let head = "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X SYS PIX SYS 0-1 0 N/A";
+        let (topology, findings) = load(&format!("{head}\nGPU1 SYS X SYS PIX {row}\n"));
         let first = (Some(0), Some(0), Some(set("0-1")));
         assert_eq!(known(&topology, 0), first, "{row}");
         assert_eq!(known(&topology, 1), (None, None, None), "{row}");
         let said = format!("`CPU Affinity`: `{row}` for 3 columns");
-        assert!(
-            findings.iter().any(|of| of.starts_with(&said)),
-            "{findings:?}"
-        );
+        let is_said = findings.iter().any(|of| of.starts_with(&said));
+        assert!(is_said, "{findings:?}");
     }
 }
 
 #[test]
-fn a_gpu_whose_row_names_no_numa_node_is_on_none_though_the_matrix_names_only_one() {
+fn a_gpu_whose_row_names_no_numa_node_is_on_none_and_its_cpus_are_kept_and_said() {
     let text = "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity NUMA Affinity\nGPU0 X SYS PIX SYS 0-1 0\nGPU1 SYS X SYS PIX N/A N/A\n";
     let (topology, findings) = load(text);
     assert_eq!(known(&topology, 0), (Some(0), Some(0), Some(set("0-1"))));
     assert_eq!(known(&topology, 1), (None, None, None));
-    let [said] = &findings[..] else {
-        panic!("{findings:?}")
-    };
+    let said = only(&findings);
     assert!(said.contains("NUMA node is not known") && said.ends_with("rows of `GPU1`"));
     // a NIC that is far from the GPUs of the only node
     let (topology, _) = load("GPU0 mlx5_0 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-1 0\n");
     assert_eq!(known(&topology, 0), (Some(0), None, Some(set("0-1"))));
-}
-
-#[test]
-fn cpus_without_the_number_of_their_numa_node_are_kept_and_said() {
+    // CPUs without the number of their NUMA node
     let text =
         "GPU0 GPU1 mlx5_0 mlx5_1 CPU Affinity\nGPU0 X SYS PIX SYS 0-1\nGPU1 SYS X SYS PIX 2-3\n";
     let (topology, findings) = load(text);
     assert_eq!(known(&topology, 1), (None, None, Some(set("2-3"))));
-    let [said] = &findings[..] else {
-        panic!("{findings:?}")
-    };
+    let said = only(&findings);
     assert!(said.starts_with("`CPU Affinity`: no number") && said.ends_with("`GPU0`, `GPU1`"));
 }
 
@@ -63,9 +52,7 @@ fn the_last_word_of_a_text_without_a_line_s_end_is_not_trusted() {
     let cut = PLAIN.strip_suffix('\n').unwrap();
     let (topology, findings) = load(cut);
     assert_eq!(paths_of(&topology), PLAIN_PATHS.replace("ibp9s0", "NIC1"));
-    let [said] = &findings[..] else {
-        panic!("{findings:?}")
-    };
+    let said = only(&findings);
     assert!(said.starts_with("`NIC Legend`: no whole name") && said.ends_with("`NIC1`"));
     for whole in [format!("{cut} "), format!("{cut}```"), format!("{cut}\r\n")] {
         assert_eq!(load(&whole).1, [""; 0], "{whole:?}");
@@ -101,16 +88,10 @@ NIC Legend:
     let (topology, findings) = load(text);
     let wanted = PLAIN_PATHS.replace("=NODE", "=PXB");
     assert_eq!(paths_of(&topology), wanted);
-    let [said] = &findings[..] else {
-        panic!("{findings:?}")
-    };
+    let said = only(&findings);
     assert!(said.starts_with("`rows`: ") && said.contains("`MPB`, `MT2`, `SPB`: "));
-    assert!(
-        topology
-            .pci
-            .iter()
-            .all(|function| function.vendor.is_none())
-    );
+    let mut functions = topology.pci.iter();
+    assert!(functions.all(|function| function.vendor.is_none()));
     let cut = &text[..text.find("single").unwrap()];
     for text in [&text.replace("SPB  =", "SPX  ="), cut] {
         assert!(refusal(text).contains("line 2: `SPB`, which no legend"));

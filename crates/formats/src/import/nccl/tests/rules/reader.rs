@@ -1,6 +1,8 @@
 //! The part of NCCL's XML that we write, with its reader's limits (src/graph/xml.cc, `xmlGetNode` and `xmlLoadSub`), and what it
 //! does with elements.
 
+use std::collections::BTreeMap;
+
 /// `MAX_STR_LEN`: bytes of a name or a value, with the quote and the NUL.
 const MAX_STR_LEN: usize = 255;
 /// `MAX_ATTR_COUNT`
@@ -21,29 +23,23 @@ pub enum HowMade {
     Single,
 }
 
-/// An element.
 #[derive(Debug, Clone)]
 pub struct Element {
     pub name: String,
     pub kind: HowMade,
     pub parent: Option<usize>,
     pub inside: Vec<usize>,
-    attributes: Vec<(String, String)>,
+    attributes: BTreeMap<String, String>,
 }
 
 impl Element {
-    /// An attribute's value.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let found = self.attributes.iter().find(|(known, _)| known == key);
-        found.map(|(_, value)| value.as_str())
+        self.attributes.get(key).map(String::as_str)
     }
 
     /// `xmlSetAttr`
     pub fn set(&mut self, key: &str, value: &str) {
-        match self.attributes.iter_mut().find(|(known, _)| known == key) {
-            Some((_, old)) => *old = value.to_string(),
-            None => self.attributes.push((key.to_string(), value.to_string())),
-        }
+        self.attributes.insert(key.to_string(), value.to_string());
         assert!(self.attributes.len() <= MAX_ATTR_COUNT, "beyond its end");
     }
 
@@ -84,7 +80,7 @@ impl Xml {
             kind,
             parent,
             inside: Vec::new(),
-            attributes: Vec::new(),
+            attributes: BTreeMap::new(),
         });
         if let Some(parent) = parent {
             self.elements[parent].inside.push(new);
@@ -96,7 +92,7 @@ impl Xml {
     pub fn trimmed(&self, root: usize) -> Option<Tree> {
         let mut element = self.elements[root].clone();
         let is_kept = element.get("keep") == Some("1");
-        element.attributes.retain(|(key, _)| key != "keep");
+        element.attributes.remove("keep");
         let inside = element.inside.iter();
         let inside: Vec<Tree> = inside.filter_map(|&at| self.trimmed(at)).collect();
         (is_kept || !inside.is_empty()).then_some(Tree { element, inside })
@@ -115,9 +111,7 @@ impl Xml {
         for below in &tree.inside {
             let same = |index: &usize| {
                 let (a, b) = (&self.elements[*index], &below.element);
-                let mut theirs = b.attributes.iter();
-                (&a.name, a.kind, a.attributes.len()) == (&b.name, b.kind, b.attributes.len())
-                    && theirs.all(|(key, value)| a.get(key) == Some(value))
+                (&a.name, a.kind, &a.attributes) == (&b.name, b.kind, &b.attributes)
             };
             match self.elements[here].inside.iter().copied().find(same) {
                 Some(known) => self.fuse_inside(known, below),
@@ -201,7 +195,7 @@ pub fn load(text: &str) -> Result<Xml, String> {
 }
 
 /// `key="value" key="value"`; NCCL knows no entities.
-fn attributes(mut rest: &str) -> Result<Vec<(String, String)>, String> {
+fn attributes(mut rest: &str) -> Result<BTreeMap<String, String>, String> {
     let mut found = Vec::new();
     while !rest.is_empty() {
         let split = rest.split_once("=\"");
@@ -217,7 +211,7 @@ fn attributes(mut rest: &str) -> Result<Vec<(String, String)>, String> {
         rest = after.strip_prefix(' ').unwrap_or(after);
     }
     match found.len() <= MAX_ATTR_COUNT {
-        true => Ok(found),
+        true => Ok(found.into_iter().collect()),
         false => Err("Ignoring extra attributes".to_string()),
     }
 }
