@@ -110,18 +110,9 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
         .map(|(name, _)| *name)
 }
 
-/// The task's variables on which our values depend, and the marker.
-pub fn evidence() -> impl Iterator<Item = &'static str> {
-    LIBRARIES
-        .iter()
-        .flat_map(|of| of.evidence)
-        .copied()
-        .chain([marker::NAME])
-}
-
-/// The variables that we set, report or read, with repeats, after empty entries. Sorted by the
-/// compiler, since sorting cost each step 50,000 instructions.
-pub(crate) const NAMES: [&str; 128] = {
+/// The variables that we set, report or read, with repeats, after empty entries. Sorted when
+/// compiled: sorting cost a step 50,000 instructions.
+pub const NAMES: [&str; 128] = {
     let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {
         let (of, mut at) = (LIBRARIES[row], 0);

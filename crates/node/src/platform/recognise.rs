@@ -66,7 +66,7 @@ fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static st
 }
 
 /// True if DMI or GPUs exclude `model`.
-pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
+fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let differs = |found: &Option<String>, known: Option<&str>| {
         let both = found.as_deref().zip(known);
         both.is_some_and(|(found, known)| found.trim() != known)
@@ -102,7 +102,7 @@ fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
     Some(kinds.any(|kind| kind.names.contains(&name)))
 }
 
-pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
+fn has_product(dmi: &Dmi, model: &Model) -> bool {
     let mut names = [&dmi.product, &dmi.board].into_iter().flatten();
     names.any(|name| {
         let mut products = model.products.iter();

@@ -9,8 +9,7 @@
 //! path and these links allow; shares of several rails add up.
 //!
 //! The solver starts with two simple answers (`start`), improves each by moves and exchanges of
-//! rails (`improve`), in a fixed number of rounds, and takes the better one. The tests compare it
-//! with exhaustive search.
+//! rails (`improve`), in a fixed number of rounds, and takes the better one.
 
 mod answer;
 mod improve;
