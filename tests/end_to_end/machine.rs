@@ -95,5 +95,7 @@ fn the_reports_of_many_nodes_come_through_srun_and_are_compared(bed: &Bed) {
     // two reports whose lines stand in turns, as srun may write them
     let alone = format!("srun -w n0 {tool} check --json > report");
     let mixed = format!("{alone}; paste -d '\\n' report report | {tool} audit");
-    bed.run(&mixed).ended(1, 0).says(1, "`srun -l` tells whose");
+    let ran = bed.run(&mixed).ended(1, 0);
+    let is_so = ran.stderr.contains("not all of the input are reports");
+    assert!(is_so, "{}", ran.stderr);
 }
