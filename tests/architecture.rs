@@ -180,7 +180,7 @@ fn is_crate(name: &str) -> bool {
     CRATES.split(' ').any(|of_crate| of_crate == name)
 }
 
-/// Does a word of an arrow allow this module?
+/// True if a word of an arrow allows this module.
 fn is_meant(word: &str, module: &str) -> bool {
     let of_core = module == "core" || !(is_crate(module) || module.contains("::"));
     word == module || word == "core" && of_core

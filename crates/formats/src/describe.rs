@@ -159,7 +159,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.trim_start_matches('\u{feff}'))
 }
 
-/// What a tar or a snapshot holds; `None` for another file.
+/// The files of a tar or a snapshot; `None` for another file.
 fn captured(bytes: &[u8]) -> Option<Result<Manifest, String>> {
     let read = if archive::is_tar(bytes) {
         archive::read(bytes)

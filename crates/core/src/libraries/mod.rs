@@ -111,7 +111,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 }
 
 /// The variables that we set, report or read, with repeats, after empty entries. Sorted when
-/// compiled: it cost a step 50,000 instructions.
+/// compiled: it cost 50,000 instructions.
 pub const NAMES: [&str; 128] = {
     let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {

@@ -128,7 +128,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// What fails, for the reason of a drained node; `None` where nothing does. A mistake in a file that all nodes may share
+/// The failures, for the reason of a drained node; `None` without any. A mistake in a file that all nodes may share
 /// drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
     let failed: Vec<String> = findings

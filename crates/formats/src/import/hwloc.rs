@@ -1,7 +1,7 @@
 //! Reads hwloc's XML (`lstopo machine.xml`) of versions 2 and 3: NUMA nodes, CPUs, GPUs, NICs and the PCI bridges above them,
 //! each where hwloc has it.
 //!
-//! What the file does not say stays unknown.  A contradiction is an error, what is left out a diagnostic.
+//! Facts that the file lacks stay unknown.  A contradiction is an error, what is left out a diagnostic.
 
 mod devices;
 #[cfg(test)]

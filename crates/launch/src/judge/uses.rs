@@ -127,12 +127,15 @@ fn uses(plan: &Plan, of_task: &TaskPlan, present: &Present) -> Vec<Use> {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
         let (value, list_of) = value_of(list.variable).filter(|_| is_about_this_node)?;
+        let List {
+            library: reader, ..
+        } = list;
         let admitted = list.admitted(value, topology);
         // a list that filters nothing is as good as none
         let is_idle =
             list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
-            reader: list.library,
+            reader,
             variable: list.variable,
             list_of,
             ports: used(plan, &task.gpus, &list, &planned, admitted),

@@ -85,7 +85,7 @@ struct StepOptions {
     slurm: Option<&'static Release>,
     /// a variable that the tasks have already; again for more
     ///
-    /// What says which GPUs a task sees counts: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES,
+    /// Variables that choose a task's GPUs count: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES,
     /// HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK, ZE_FLAT_DEVICE_HIERARCHY and SLURM_STEP_GPUS.
     #[arg(long, value_name = "NAME=VALUE", action = Append)]
     variable: Vec<String>,

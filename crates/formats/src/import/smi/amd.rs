@@ -28,7 +28,7 @@ pub(crate) fn is_one(text: &str) -> bool {
     words.any(|word| text.contains(word))
 }
 
-/// What the lines say of the GPUs.
+/// The GPUs, by the lines.
 #[derive(Default)]
 struct Said {
     /// in the order of their indices, where amd-smi tells them

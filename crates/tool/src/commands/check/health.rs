@@ -116,7 +116,7 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Result<Option<File
     }
 }
 
-/// How a program ended, and its output; one that waits for a network or a file system is left.
+/// A program's end and output; one that waits for a network or a file system is left.
 pub(super) fn printed(mut program: Command, patience: Duration) -> Option<(ExitStatus, String)> {
     let name = program.get_program().to_string_lossy().into_owned();
     program.stdin(Stdio::null()).stderr(Stdio::null());
