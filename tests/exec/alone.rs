@@ -12,6 +12,8 @@ fn exec(arguments: &[&str]) -> Command {
     for variable in ["SLURM_NIC_PLACEMENT", "CUDA_VISIBLE_DEVICES"] {
         command.env_remove(variable);
     }
+    // else that of a slurmd that runs here counts
+    command.env("SLURM_CONF", "/nowhere/slurm.conf");
     command
 }
 
@@ -90,7 +92,7 @@ fn whatever_fails_here_the_program_is_started_with_the_environment_that_it_had()
     };
     let mut plain = Command::new("env");
     plain.env_remove("SLURM_NIC_PLACEMENT");
-    plain.env_remove("CUDA_VISIBLE_DEVICES");
+    plain.env_remove("CUDA_VISIBLE_DEVICES").env("SLURM_CONF", "/nowhere/slurm.conf");
     let (before, _) = environment(&mut plain);
     for failing in [
         &["--topology", "/no/such/file", "--"][..],

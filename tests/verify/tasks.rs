@@ -139,6 +139,20 @@ fn an_unplaced_task_s_gpu_is_the_one_that_it_has_open_or_that_of_a_step_with_one
 }
 
 #[test]
+fn a_node_on_the_command_line_is_not_the_one_that_the_admin_describes() {
+    let tree = Tree::new("verify-admin");
+    let conf = tree.file("slurm/slurm.conf", "");
+    let line = "optional nic_placement.so machine=dgx-h100 exclude=mlx5_0\n";
+    tree.file("slurm/plugstack.conf", line);
+    tree.task(100, 0, &[MARK]);
+    let mut command = tree.command("--json");
+    let answer = Answer::of(command.env("SLURM_CONF", conf));
+    let report = NodeReport::read(answer.out.as_bytes()).unwrap();
+    let gpus: Vec<_> = report.tasks.iter().map(|task| task.gpus.len()).collect();
+    assert_eq!(gpus, [1], "{answer}");
+}
+
+#[test]
 fn a_process_and_what_it_started_are_looked_at() {
     let tree = Tree::new("verify-below");
     for (pid, parent) in [(100, 1), (101, 100), (102, 101), (200, 1)] {

@@ -17,7 +17,7 @@ use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::machine_name::machine_named;
-use nic_placement_launch::step;
+use nic_placement_launch::{plugstack, step};
 use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
 use nic_placement_process::devices::{self, DeviceFiles};
@@ -47,6 +47,15 @@ impl NodeOptions {
             (None, Some(path)) => NodeSource::Topology(path.clone()),
             (None, None) => NodeSource::Live,
         }
+    }
+
+    /// The admin's settings for that node: `topology=` describes this one.
+    pub(super) fn admin(&self) -> Admin {
+        let mut admin = plugstack::admin(None, None, |name| std::env::var_os(name)).0.admin;
+        if self.source() != NodeSource::Live {
+            admin.source = NodeSource::Live;
+        }
+        admin
     }
 
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {

@@ -11,7 +11,6 @@ use assemble::Folder;
 use clap::ValueHint;
 use nic_placement_fleet::trial::report;
 use nic_placement_formats::describe;
-use nic_placement_launch::plugstack;
 use std::path::{Path, PathBuf};
 
 /// a trial on real nodes: is placement right there, and what is it worth?
@@ -62,10 +61,8 @@ pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure
         }
         None if options.sides => {
             let topology = options.node.read()?.0;
-            let admin = plugstack::admin(None, None, |name| std::env::var_os(name))
-                .0
-                .admin;
-            page.exact(&sides::sides(&whole_node(topology, admin)?));
+            let plan = whole_node(topology, options.node.admin())?;
+            page.exact(&sides::sides(&plan));
             Ok(())
         }
         None => {

@@ -19,7 +19,6 @@ use look::{Looks, Wanted};
 use nic_placement_core::config::Admin;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::stream::StreamPiece;
-use nic_placement_launch::plugstack;
 use nic_placement_traffic::bytes::{self, Readings, Traffic};
 use nic_placement_traffic::exposition;
 use nic_placement_traffic::report::NodeReport;
@@ -184,6 +183,7 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let node = node.recv_timeout(AFTER).ok().flatten();
     let node = node
         .ok_or("verify: the node was not read: its NICs do not answer, or nothing describes it")?;
+    let of = || (Some(&node), options.node.admin());
     let is_shown = options.watch.is_some() && io::stdout().is_terminal() && !options.json;
     let seconds = match options.watch {
         Some(Some(seconds)) => u64::from(seconds),
@@ -206,7 +206,7 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
             let mut page = Page::of(&io::stdout());
             let passed = begun.elapsed().as_secs();
             page.line(format!("verify: {passed} s; Ctrl-C ends"));
-            print::report(&report(&open, Some(&node), &now, readings), &mut page);
+            print::report(&report(&open, of(), &now, readings), &mut page);
             // ECMA-48: to the first place, and clear
             let screen = [b"\x1b[H\x1b[2J", page.as_bytes()].concat();
             io::stdout().write_all(&screen)?;
@@ -218,7 +218,7 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         }
     }
     let readings = counted.as_mut().map(|counted| counted.readings(AFTER));
-    Ok(report(&open, Some(&node), &looks, readings))
+    Ok(report(&open, of(), &looks, readings))
 }
 
 fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
@@ -253,7 +253,7 @@ fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
         let last = threads::answer_of(move || last(&opened)).recv_timeout(BEFORE);
         let mut looks = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
         last.into_iter().for_each(|now| looks.add(now));
-        let mut report = report(&open, node.as_ref(), &looks, readings);
+        let mut report = report(&open, (node.as_ref(), options.node.admin()), &looks, readings);
         report.status = Some(status);
         let stderr = io::stderr();
         let mut page = Page::of(&stderr);
@@ -283,18 +283,17 @@ fn deliver(options: &VerifyOptions, report: &NodeReport, page: &mut Page) -> Res
 /// The verdicts on the tasks that were seen, and the bytes of the readings.
 fn report(
     open: &Open,
-    node: Option<&Topology>,
+    (node, admin): (Option<&Topology>, Admin),
     looks: &Looks,
     readings: Option<Readings>,
 ) -> NodeReport {
     let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
     let mut report = NodeReport::new(name.unwrap_or("this node".to_string()), Vec::new());
     report.not_looked_at = looks.not_looked_at();
-    let found = plugstack::admin(None, None, |name| std::env::var_os(name)).0;
     // `check` reports what is wrong with the admin's file
     let plan = node.ok_or("its NICs do not answer".to_string());
     let plan = plan.and_then(|node| {
-        whole_node(node.clone(), found.admin)
+        whole_node(node.clone(), admin)
             .or_else(|_| whole_node(node.clone(), Admin::default()))
     });
     let plan = match plan {
