@@ -5,6 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_nic-placement");
+/// Without it that of a slurmd that runs here counts.
+const NO_SLURM: &str = "/nowhere/slurm.conf";
 
 fn exec(arguments: &[&str]) -> Command {
     let mut command = Command::new(TOOL);
@@ -12,8 +14,7 @@ fn exec(arguments: &[&str]) -> Command {
     for variable in ["SLURM_NIC_PLACEMENT", "CUDA_VISIBLE_DEVICES"] {
         command.env_remove(variable);
     }
-    // else that of a slurmd that runs here counts
-    command.env("SLURM_CONF", "/nowhere/slurm.conf");
+    command.env("SLURM_CONF", NO_SLURM);
     command
 }
 
@@ -92,7 +93,9 @@ fn whatever_fails_here_the_program_is_started_with_the_environment_that_it_had()
     };
     let mut plain = Command::new("env");
     plain.env_remove("SLURM_NIC_PLACEMENT");
-    plain.env_remove("CUDA_VISIBLE_DEVICES").env("SLURM_CONF", "/nowhere/slurm.conf");
+    plain
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .env("SLURM_CONF", NO_SLURM);
     let (before, _) = environment(&mut plain);
     for failing in [
         &["--topology", "/no/such/file", "--"][..],
@@ -133,8 +136,9 @@ fn words_in_the_variable_that_nobody_knows_cost_no_job() {
 fn same(preparation: &str, script: &str) -> String {
     let shown = |exec: &str| {
         let line = format!("{preparation} exec {exec} sh -c '{script}'");
-        let (code, stdout, said) =
-            ended(Command::new("sh").args(["-c", &line]).stdin(Stdio::null()));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).env("SLURM_CONF", NO_SLURM);
+        let (code, stdout, said) = ended(shell.stdin(Stdio::null()));
         assert_eq!(code, Some(0), "{line}: {said}");
         assert_ne!(stdout, "", "{line}");
         stdout
@@ -251,6 +255,7 @@ fn a_program_that_has_no_room_for_more_variables_starts_without_ours() {
     let starts = |bytes: usize| {
         let mut command = third(&["--topology", tree], "2");
         command.env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("SLURM_CONF", NO_SLURM);
         command.envs(filler(bytes)).output()
     };
     // the most that the kernel takes for the tool itself

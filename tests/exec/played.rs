@@ -115,6 +115,8 @@ impl Node {
         command.env_clear();
         command.env("PATH", format!("{}:{path}", tool.display()));
         command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
+        // without it that of a slurmd that runs here counts
+        command.env("SLURM_CONF", "/nowhere/slurm.conf");
         command.envs(variables.iter().copied()).stdin(Stdio::null());
         command.output().expect("util-linux")
     }

@@ -51,7 +51,9 @@ impl NodeOptions {
 
     /// The admin's settings for that node: `topology=` describes this one.
     pub(super) fn admin(&self) -> Admin {
-        let mut admin = plugstack::admin(None, None, |name| std::env::var_os(name)).0.admin;
+        let mut admin = plugstack::admin(None, None, |name| std::env::var_os(name))
+            .0
+            .admin;
         if self.source() != NodeSource::Live {
             admin.source = NodeSource::Live;
         }

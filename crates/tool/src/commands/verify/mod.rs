@@ -253,7 +253,12 @@ fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
         let last = threads::answer_of(move || last(&opened)).recv_timeout(BEFORE);
         let mut looks = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
         last.into_iter().for_each(|now| looks.add(now));
-        let mut report = report(&open, (node.as_ref(), options.node.admin()), &looks, readings);
+        let mut report = report(
+            &open,
+            (node.as_ref(), options.node.admin()),
+            &looks,
+            readings,
+        );
         report.status = Some(status);
         let stderr = io::stderr();
         let mut page = Page::of(&stderr);
@@ -293,8 +298,7 @@ fn report(
     // `check` reports what is wrong with the admin's file
     let plan = node.ok_or("its NICs do not answer".to_string());
     let plan = plan.and_then(|node| {
-        whole_node(node.clone(), admin)
-            .or_else(|_| whole_node(node.clone(), Admin::default()))
+        whole_node(node.clone(), admin).or_else(|_| whole_node(node.clone(), Admin::default()))
     });
     let plan = match plan {
         Ok(plan) => plan,
