@@ -55,13 +55,14 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	# guests under qemu and private Slurms beside the other tests: each waits most of its time.  Their processes are groups of
 	# their own, which end with this one: a shell lets what it starts with `&` ignore Ctrl-C
 	@export $(libraries); \
-	$(call beside,vm vm_slurm clients,guests) $(call beside,end_to_end,slurm) $(call beside,attack,attack) \
-	trap 'kill -- -$$slurm -$$guests -$$attack; exit 130' INT TERM; \
+	$(call beside,vm vm_slurm clients,guests) $(call beside,attack,attack) \
+	$(call beside,end_to_end,even,HALF=0) $(call beside,end_to_end,odd,HALF=1) \
+	trap 'kill -- -$$even -$$odd -$$guests -$$attack; exit 130' INT TERM; \
 	NIC_PLACEMENT_SKIP=vm,slurm $(CARGO) test --locked --no-fail-fast; rest=$$?; \
-	for each in $$slurm $$guests $$attack; do wait $$each || rest=1; done; \
-	cat $(addprefix $(target)/,guests.log attack.log slurm.log); exit $$rest
+	for each in $$even $$odd $$guests $$attack; do wait $$each || rest=1; done; \
+	cat $(addprefix $(target)/,guests.log attack.log even.log odd.log); exit $$rest
 
-beside = setsid $(CARGO) test --locked --no-fail-fast $(addprefix --test ,$(1)) > $(target)/$(2).log 2>&1 & $(2)=$$!;
+beside = $(3) setsid $(CARGO) test --locked --no-fail-fast $(addprefix --test ,$(1)) > $(target)/$(2).log 2>&1 & $(2)=$$!;
 
 # 120 pairs of seed 1, ten for each target, are part of `make test`; NICP_ROOT= attacks another release of Slurm.
 # 2026-11-27: 300 pairs of it, none worse off with the plugin

@@ -77,7 +77,8 @@ fn planned(nodes: &Nodes, tasks: &[Task]) -> BTreeMap<(String, String), u64> {
 /// Do the bytes of every RDMA NIC fit the plan, which has so many NICs?
 #[track_caller]
 fn assert_fits(nodes: &Nodes, name: &str, tasks: usize, is_planned: bool) -> Sent {
-    let (planned, sent) = (planned(nodes, &nodes.tasks(name, tasks)), nodes.sent(name));
+    let found = nodes.tasks(name, tasks);
+    let (planned, sent) = (planned(nodes, &found), nodes.sent(name));
     let mut rdma = sent
         .0
         .iter()
@@ -87,7 +88,11 @@ fn assert_fits(nodes: &Nodes, name: &str, tasks: usize, is_planned: bool) -> Sen
         None => none(*bytes),
     });
     let is_so = fits == is_planned && (!is_planned || planned.len() == tasks);
-    assert!(is_so, "{name}: {:?}, planned {planned:?}", sent.0);
+    assert!(
+        is_so,
+        "{name}: {:?}, planned {planned:?} of {found:?}",
+        sent.0
+    );
     sent
 }
 

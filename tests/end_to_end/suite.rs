@@ -223,6 +223,8 @@ pub fn assert_apart(tasks: &[Task]) {
 pub struct Suite<'s> {
     site: &'s Site,
     tally: Tally,
+    /// `HALF`: the cases of even or odd number, for two runs beside each other
+    half: Option<usize>,
 }
 
 impl Suite<'_> {
@@ -230,13 +232,18 @@ impl Suite<'_> {
         Suite {
             site,
             tally: Tally::new(),
+            half: std::env::var("HALF")
+                .ok()
+                .map(|half| half.parse().expect("0 or 1")),
         }
     }
 
     /// Runs the wanted cases of `groups` on one cluster, which is up only for them.
     pub fn on(&mut self, cluster: Cluster, groups: &[&[Case]]) {
-        let cases = groups.iter().flat_map(|group| group.iter());
-        let cases: Vec<&Case> = cases.filter(|case| self.tally.wants(case.0)).collect();
+        let cases = groups.iter().flat_map(|group| group.iter()).enumerate();
+        let is_ours = |number: usize| self.half.is_none_or(|half| number % 2 == half);
+        let cases = cases.filter(|(number, case)| is_ours(*number) && self.tally.wants(case.0));
+        let cases: Vec<&Case> = cases.map(|(_, case)| case).collect();
         if cases.is_empty() {
             return;
         }

@@ -56,7 +56,7 @@ pub struct Meeting {
 }
 
 impl Ascent {
-    /// Links above the function, nearest first: function 0 of the device at a link's lower end, and
+    /// Links above the function, nearest first: function 0 of the device, then bridges, and
     /// Mbit/s. `None` if the rate is unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
@@ -110,7 +110,12 @@ impl Topology {
             let mut rate = function.link.current?;
             let limit = limits.get(at / 2).copied().unwrap_or(0);
             rate.tenths_gt = rate.tenths_gt.max(limit);
-            Some((function.address.card(), rate.mbps()))
+            // a bridge's functions are ports with a link each
+            let device = match at {
+                0 => function.address.card(),
+                _ => function.address,
+            };
+            Some((device, rate.mbps()))
         };
         let numa_node = functions.iter().find_map(|function| function.numa_node);
         // keeps a topmost bridge that the tree lacks: two functions can share it
@@ -337,6 +342,23 @@ mod tests {
             let found = way(&topology, a, b).crossing;
             assert_eq!(found, crossing, "{a} {b} {stated:?}");
         }
+    }
+
+    #[test]
+    fn functions_of_an_endpoint_have_one_link_and_root_ports_that_are_functions_one_each() {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for (address, parent) in rows! {
+            "40:03.1", "pci0000:40"; "41:00.0", "40:03.1"; "41:00.1", "40:03.1";
+            "40:03.2", "pci0000:40"; "42:00.0", "40:03.2";
+        } {
+            function(&mut topology, address, parent, Some(0), 8);
+        }
+        let shared = |a: &str, b: &str| {
+            let [a, b] = [a, b].map(|address| topology.ascent(address.parse().unwrap()).links);
+            a.iter().filter(|link| b.contains(link)).count()
+        };
+        assert_eq!(shared("41:00.0", "41:00.1"), 2);
+        assert_eq!(shared("41:00.0", "42:00.0"), 0);
     }
 
     #[test]
