@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Most lanes of a PCIe link: Link Status has six bits for "Negotiated Link Width".
 pub const MAX_WIDTH: u32 = 63;
-/// Most tenths of GT/s per lane: 8 times PCIe 7.0's; times [`MAX_WIDTH`] it does not overflow.
+/// Most tenths of GT/s per lane: almost 8 times PCIe 7.0's, too few for an overflow in `mbps`.
 pub const MAX_TENTHS_GT: u32 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ serde_as_text!(
     |(tenths_gt, width)| LinkRate::new(tenths_gt, width)
 );
 
-/// A PCIe link as the function at its lower end reports it.
+/// The PCIe link that a function reports: below a root or downstream port, above other functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PcieLink {

@@ -1,4 +1,4 @@
-//! A topology's source, and the facts to read.
+//! The source of a topology, and the scope of its discovery.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
@@ -11,7 +11,7 @@ pub enum NodeSource {
     Topology(String),
 }
 
-/// The facts that discovery reads; each scope adds to the one before.
+/// The facts that discovery reads; each scope includes the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// facts that change a decision; every step reads them

@@ -5,13 +5,12 @@ use crate::topology::CpuSet;
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One CPU, in parts so small that different quotients of some hundred CPUs and tasks differ by
-/// more than one part.
+/// One CPU, in parts so small that unequal quotients of some hundred CPUs and tasks differ by more
+/// than one part.
 pub(super) const ONE: u64 = 1 << 20;
 
-/// `[task]`: its share, [`ONE`] for each CPU.
+/// `[task]`: its fair share under `masks`, [`ONE`] for each CPU.
 pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
-    // tasks with equal masks have equal shares
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
     for mask in masks {
         *tasks_with.entry(mask.borrow()).or_default() += 1;
@@ -38,8 +37,8 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups with the least share: first all open groups, then those that cannot get the
-        // share computed for the former (Dinkelbach's iteration)
+        // the groups with the least share, by Dinkelbach's iteration: first all open groups, then
+        // only those that cannot get the average share of the former
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -62,7 +61,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     }
 }
 
-/// The CPUs in the masks of exactly these groups. A node has few classes, even with many CPUs.
+/// The CPUs that the masks of exactly these groups have. A node with many CPUs has few classes too.
 struct Class {
     groups: Vec<usize>,
     /// CPUs that no group has yet
@@ -123,18 +122,18 @@ struct Flow<'c> {
     classes: &'c [Class],
     /// `[class]`: parts that no group has
     free: Vec<usize>,
-    /// `[class]`: the parts of its CPUs that each group has
+    /// `[class]`: the parts of its CPUs, by the group that has them
     used: Vec<BTreeMap<usize, usize>>,
 }
 
-/// A group of the search, the class of which it would give up parts, and the position of the group
-/// that takes them.
+/// A group, the class of which it would give up parts, and the position of the group that takes
+/// them.
 type Reached = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {
     /// Gives a group up to `wanted` more parts, on a shortest path to free parts (Edmonds and
-    /// Karp), and returns the number given. The error: all groups that the search reached, without
-    /// a free part.
+    /// Karp), and returns the number given. The error: the groups that the search reached without
+    /// finding a free part.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         let mut reached: Vec<Reached> = vec![(group, None)];
         let mut place = 0;
@@ -157,8 +156,8 @@ impl Flow<'_> {
         Err(reached.into_iter().map(|(group, _)| group).collect())
     }
 
-    /// Moves parts along the path that ends at `place`, and returns their number: the last group
-    /// takes free parts of `class`, and each other group gives as many to its taker.
+    /// Moves parts along the path that ends at `place`, and returns their number: the group at
+    /// `place` takes free parts of `class`, and each group on the path gives as many to its taker.
     fn pass_on(&mut self, reached: &[Reached], place: usize, class: usize, wanted: usize) -> usize {
         let mut parts = wanted.min(self.free[class]);
         let mut at = place;

@@ -1,7 +1,7 @@
 //! Built-in models of known machines, in the node file's binary form.
 //!
-//! A model has no broken device. Commands show it, plan for it and compare it with a live node, but
-//! bind no process to its CPUs.
+//! All devices of a model work. Commands show a model, plan for it and compare it with a live node,
+//! but bind no process to its CPUs.
 
 mod known;
 pub mod recognise;
@@ -14,7 +14,7 @@ use nic_placement_topology::Topology;
 
 #[derive(Debug)]
 pub struct Model {
-    /// the name of its file below `models`
+    /// the name of the model's file below `models`
     pub name: &'static str,
     /// one line for people
     pub title: &'static str,
@@ -30,7 +30,7 @@ pub struct Model {
     /// true if the model's sources state the PCI addresses; assumed addresses identify no live
     /// machine
     pub addresses: bool,
-    /// NICs with an assumed address although `addresses` is true
+    /// NICs with an assumed address, although `addresses` is true
     assumed: &'static [&'static str],
 }
 
