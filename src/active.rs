@@ -27,7 +27,7 @@ pub(crate) struct Active {
     /// sorted names of variables that a task reads
     pub(crate) names: Vec<Cow<'static, str>>,
     pub(crate) threads_per_core: Option<usize>,
-    /// true if pyxis follows nic-placement in plugstack.conf
+    /// pyxis follows nic-placement in plugstack.conf
     pub(crate) container_later: bool,
 }
 

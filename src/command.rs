@@ -1,9 +1,9 @@
 //! In srun, sbatch and salloc: chooses between `--nic-placement` and [`ENVIRONMENT`], reports typos
 //! before the job is queued, and sets variables for the nodes.
 //!
-//! Slurm passes the option of sbatch or salloc to the sruns inside as their own
-//! (src/common/spank.c, `spank_process_env_options`). Without `init` the option would override an
-//! [`ENVIRONMENT`] that the script sets.
+//! Slurm passes sbatch's or salloc's option to the job's sruns as their own (src/common/spank.c,
+//! `spank_process_env_options`). Without `init` the option would override an [`ENVIRONMENT`] that
+//! the script sets.
 #![forbid(unsafe_code)]
 
 use crate::log::say;
@@ -87,8 +87,9 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// In srun: sets variables for the nodes, which do not see all of srun's options:
-/// [`components::OFF`] if a component of a heterogeneous job has `off`, and [`cpu_bind::VARIABLE`].
+/// In srun: sets variables for the nodes, which do not see all srun options.
+/// [`components::OFF`] means that a component of a heterogeneous job has `off`;
+/// [`cpu_bind::VARIABLE`] describes the user's CPU binding.
 pub(crate) fn tell_the_nodes() {
     let settled = with_this_component(
         "a job's components have one placement: the last words hold for all, and an `off` of any",

@@ -1,4 +1,4 @@
-//! A step's or task's environment, read in one pass: `getenv` allocates 4 KiB per variable.
+//! A step's or task's environment in one pass: slurm-spank's `getenv` allocates 4 KiB per variable.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
@@ -65,7 +65,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {
         let result = match change {
-            // `true` overwrites: the plan has seen the old value
+            // `true` overwrites: the plan was made from the old value
             Change::Set(value) => spank.setenv(name.as_ref(), value, true),
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),

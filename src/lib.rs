@@ -40,7 +40,7 @@ pub static plugin_type: [u8; 6] = *b"spank\0";
 /// The Slurm release, `major << 16 | minor << 8`. Slurm loads only plugins of its own release
 /// (`_verify_syms`), so `CONSTRUCTOR` stores the running program's release, or 0 for an untested
 /// release; Slurm refuses 0 with a clear line.
-// SAFETY: as `plugin_name`. Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
+// SAFETY: as `plugin_name`. Slurm reads the number after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
 
@@ -224,7 +224,7 @@ fn slurms_log_level() -> Option<c_int> {
 const TASK_INIT: &str = "task_init";
 
 /// Returns 0 after a panic: unwinding would abort slurmstepd, and srun would hang until the time
-/// limit. In `task_init` a panic ends the task of a step with a strict word.
+/// limit. In `task_init` a panic ends the task if `active::STRICT` is set.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
     // std's hook would print on the user's terminal. Our object has its own std, so other plugins'
     // panics do not reach this hook. Set once: a write in each task would copy pages that fork(2)

@@ -1,9 +1,10 @@
-//! Routes `log` records to Slurm's log; by default the user sees only a command's errors.
+//! Routes `log` records to Slurm's log; by default the user sees only errors of srun, sbatch and
+//! salloc.
 //!
-//! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal. On a node both
-//! write slurmd's log; in a task `slurm_error` also prints on the task's stderr.
+//! In these commands `slurm_error` and `slurm_info` print on the terminal. On a node both write
+//! slurmd's log; in a task `slurm_error` also prints on the task's stderr.
 //!
-//! Only this file calls Slurm's log, by [`one_line`], so that no text can end a line or move a
+//! Only this file calls Slurm's log. [`one_line`] keeps a text from ending a line or moving a
 //! cursor.
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
-/// slurmstepd under `observe`: warnings are verbose, as `tell_admin` logs them in one line.
+/// slurmstepd under `observe`: warnings are verbose, since `tell_admin` logs them in one line.
 const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 

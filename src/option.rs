@@ -1,4 +1,4 @@
-//! The option's value, plugstack.conf's arguments, and the faults that test builds provoke.
+//! `--nic-placement`'s value, plugstack.conf's arguments, and faults that test builds provoke.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;

@@ -1,4 +1,4 @@
-//! The step's program: launchers' daemons, and words that bind processes to CPUs.
+//! Finds launchers' daemons, and words that bind processes to CPUs, in the step's command.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;

@@ -42,7 +42,7 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
-/// When slurmd starts: logs if a node with RDMA devices lacks its node file. Slurm calls
+/// When slurmd starts: logs if this node has RDMA devices but no node file. Slurm calls
 /// `slurm_spank_init` in slurmd too (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
 pub(crate) fn tell_of_no_node_file() {
     if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
@@ -155,7 +155,7 @@ const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 
 /// Slurm's grant to the step. The step's variables hold `--cpu-bind` and `--mem-bind` as given to
-/// srun; Slurm replaces them in each task.
+/// srun; Slurm overwrites these variables in each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let mut names = [
         &cpu_bind::READ[..],
@@ -232,7 +232,6 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
     count(CpuSet::from_mask(&siblings.text).ok())
 }
 
-/// `None` for an empty set.
 fn count(set: Option<CpuSet>) -> Option<usize> {
     set.map(|set| set.len()).filter(|count| *count > 0)
 }

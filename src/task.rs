@@ -28,7 +28,6 @@ pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
     else {
         return;
     };
-    // a dry run changes no variable
     if !session.plan.wish.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
     }
@@ -78,7 +77,7 @@ pub(crate) fn init(spank: &SpankHandle) {
 }
 
 /// The task's number in the step: SLURM_PROCID, which Slurm overwrites if the user set it. SPANK's
-/// own item counts each component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c,
+/// number starts from 0 in each component of a heterogeneous step (src/slurmd/slurmstepd/task.c,
 /// `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -102,7 +101,7 @@ fn tell_the_user(spank: &SpankHandle, present: &Present) {
     }
 }
 
-/// Ends the task if a strict word is set, since Slurm ignores an optional plugin's return value.
+/// Ends the task if [`STRICT`] is set, since Slurm ignores an optional plugin's return value.
 /// The step's other tasks may then wait for this task, unless `srun -K` or the site's
 /// KillOnBadExit=1 ends them.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
@@ -114,7 +113,7 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     }
 }
 
-/// Returns the failures; empty if none.
+/// Returns the failures.
 fn place(
     spank: &SpankHandle,
     active: &Active,
@@ -195,9 +194,9 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
     }
 }
 
-/// If this step is not placed: removes an outer placed step's values, which name the NIC of one
-/// task of that step. A batch script or interactive shell has such values if a placed task called
-/// sbatch or salloc, perhaps on another node. Its programs would use that NIC.
+/// In a step that is not placed: removes an outer placed task's variables, since programs would use
+/// that task's NIC. A batch script or interactive shell has inherited them if a placed task called
+/// sbatch or salloc, perhaps on another node.
 fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
@@ -237,5 +236,5 @@ pub(crate) const READ: [&str; 9] = [
     ALREADY_REPORTED,
     PROCID,
 ];
-/// Set by srun for slurmstepd.
+/// Variables that srun sets for slurmstepd.
 const OF_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::OFF, ALREADY_REPORTED];

@@ -75,7 +75,8 @@ pub struct GpuPlacement {
     pub shortfall: Option<String>,
 }
 
-/// The map from all GPUs to NICs, equal for a step's tasks. Only `spread` uses Slurm's grant.
+/// The map from a node's GPUs to NICs, equal for a step's tasks. Only `spread` depends on the GPUs
+/// that Slurm grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePlacement {
     pub policy: Policy,

@@ -41,7 +41,7 @@ pub struct Step {
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`)
     pub mem_bind: Option<String>,
-    /// the command's word or the variable that binds the program's processes ([`program::binder`])
+    /// the command's word, or the variable, by which processes are bound ([`program::binder`])
     pub binder: Option<&'static str>,
     /// [`program::known`] of the program's command
     pub words: Vec<&'static str>,
@@ -72,8 +72,7 @@ pub struct Task {
     pub gpus: GpuGrant,
     /// the task's GPUs, if a launcher or `gpu=local-id` gives them; else they follow from `gpus`
     pub known: Option<TaskGpus>,
-    /// NICs that this task's device cgroup denies; the map has no NIC that the whole job may not
-    /// open
+    /// NICs that this task's device cgroup denies; NICs denied to the whole job are no rails
     pub denied_nics: Vec<NicIndex>,
     pub cpus: CpuSet,
     /// CPUs of the step's tasks here together; no task may get others

@@ -1,7 +1,7 @@
 //! The node file: a topology in binary form, with facts that show whether it is current.
 //!
-//! The file is a line with the version, a CRC-32, and the content. `nic-placement refresh` writes
-//! it for a plugin of the same version; `nic-placement show --topology FILE` prints it.
+//! A line with the version comes first, then a CRC-32, then the content. `nic-placement refresh`
+//! writes it for a plugin of the same version; `nic-placement show --topology FILE` prints it.
 
 use crate::discover::registered::Registered;
 use nic_placement_topology::{Provenance, Topology, file};
@@ -12,7 +12,7 @@ use std::fmt;
 pub const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, and a number that grows with each change of the format.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
-/// Most bytes: a topology file's, and 1 MiB for `registered` and `links`.
+/// Most bytes: as for a topology file, plus 1 MiB for `registered` and `links`.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

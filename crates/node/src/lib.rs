@@ -133,7 +133,7 @@ pub fn dmi(root: &Root) -> Dmi {
 
 /// Fits the `node` of a file or built-in machine to the `live` one. Removes NICs that `live` lacks,
 /// because a library fails on their names. Takes NICs' ports and device files from `live`, and
-/// GPUs' facts except a stated `model`.
+/// GPUs, except a `model` that `node` states.
 pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     node.nics.retain_mut(|nic| {

@@ -36,8 +36,7 @@ impl fmt::Display for Off {
 /// The kernel's host name; a user can change the other host names that slurmstepd sees.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings. `partition` reads the user's environment, so it runs only if a line names
-/// partitions.
+/// `partition` reads the user's environment, so it runs only if a line names partitions.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -62,7 +61,7 @@ pub fn find<'a>(
         }
         Err(why) => unusable = Some(why),
     }
-    // a switch file is beside the configuration file, or in the usual folder even with `conf=`
+    // a switch file is beside the configuration file or, even with `conf=`, beside the default one
     let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
     let mut switches = Vec::from(switches);
     switches.dedup();

@@ -8,7 +8,7 @@ use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::{fmt, io};
 
 /// This process's memory policy before placement. With `in_a_placed_step`, a policy that prefers
-/// NUMA nodes is an outer step's: `ours` has the nodes.
+/// NUMA nodes is the plugin's, and `ours` has the nodes.
 pub fn memory(in_a_placed_step: bool) -> Memory {
     let (ours, taken) = match sys::memory_policy() {
         Ok(MemoryPolicy::Default) => (None, None),
@@ -26,8 +26,8 @@ pub fn memory(in_a_placed_step: bool) -> Memory {
     }
 }
 
-/// [`Balancing::AsWithoutPolicy`] if a NUMA node has no CPUs, only slow memory, and the kernel
-/// moves pages to and from it (`numa_balancing` 2, Documentation/admin-guide/sysctl/kernel.rst).
+/// [`Balancing::AsWithoutPolicy`] if a NUMA node has no CPUs (slow memory) and the kernel moves
+/// pages to and from it (`numa_balancing` 2, Documentation/admin-guide/sysctl/kernel.rst).
 fn balancing(node: &Topology) -> Balancing {
     let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
     let value = || {
@@ -39,7 +39,7 @@ fn balancing(node: &Topology) -> Balancing {
     };
     match has_slow_memory && value().is_some_and(|value| value & 2 != 0) {
         true => Balancing::AsWithoutPolicy,
-        // between equally fast NUMA nodes, pages stay where they are
+        // pages stay on the policy's NUMA nodes
         false => Balancing::Not,
     }
 }

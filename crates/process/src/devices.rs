@@ -22,8 +22,8 @@ pub struct DeviceFiles {
 }
 
 const MOUNTS: &str = "/proc/self/ns/mnt";
-/// Directories of which a container replaces one or more; Slurm's job_container/tmpfs replaces only
-/// /tmp and /dev/shm.
+/// A container replaces at least one of these directories; Slurm's job_container/tmpfs replaces
+/// only /tmp and /dev/shm.
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 impl DeviceFiles {
@@ -61,8 +61,8 @@ fn verbs_file(nic: &Nic) -> Option<String> {
     Some(format!("infiniband/{uverbs}"))
 }
 
-/// True if even `/dev/null` is refused, as seccomp filters older than faccessat2(2) refuse every
-/// path: a refusal then proves nothing.
+/// True if even `/dev/null` is refused: a refusal then proves nothing. Seccomp filters older than
+/// faccessat2(2) refuse every path.
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
     matches!(
         sys::may_open(directory, c"null"),
@@ -72,8 +72,8 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// The plan, without verbs NICs if this node has no `/dev/infiniband`: a list of NICs that no task
-/// can open would hide interfaces that work. A model's or topology file's plan is unchanged.
+/// The plan, without verbs NICs if this node has no `/dev/infiniband`: a library limited to
+/// them would not fall back to Ethernet. A model's or topology file's plan is unchanged.
 pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Plan {
     if !devices.lacks_rdma || plan.map.rails.is_empty() {
         return plan;
@@ -85,7 +85,7 @@ pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Pla
     }
 }
 
-/// All verbs NICs, for the reason that `/dev/infiniband` is missing `place` ("on this node").
+/// All verbs NICs, each with the reason: no `/dev/infiniband` at `place` ("on this node").
 fn all_verbs(node: &Topology, place: &str) -> Unusable {
     let nics = node.numbered_nics();
     let verbs = nics.filter(|(_, nic)| nic.kind == NicKind::Verbs);

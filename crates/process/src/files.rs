@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use walk::{End, FileSystems, walk};
 
-/// The kernel's network tables, which grow with the node.
+/// The kernel's network tables, long on a node with many routes.
 const TABLES: &str = "/proc/net/";
 const INTERFACES: &str = "/sys/class/net/";
 
@@ -35,7 +35,7 @@ pub fn is_kernels(path: &str) -> bool {
 }
 
 /// True if a read cannot hang: `path` is in the kernel's /proc/net or /sys, or in /etc, without
-/// which no program starts. `..`, or a link in /proc/PID, can lead to any file system.
+/// which no program starts. `..` or links elsewhere in /proc can lead to any file system.
 fn answers(path: &str) -> bool {
     [TABLES, "/sys/", "/etc/"]
         .iter()
@@ -50,8 +50,8 @@ const PATIENCE: u16 = 1000;
 const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
-/// Files that a user names or has at home. [`FileText::unanswered`] is set for files on FUSE, on
-/// remote file systems after `PATIENCE`, or without a `Scout`.
+/// Files that a user names or has at home. [`FileText::unanswered`] is set for a file on FUSE, and
+/// for a remote file if `PATIENCE` is over or no `Scout` started.
 #[derive(Default)]
 pub struct UsersFiles {
     scout: RefCell<LazyScout>,
@@ -85,7 +85,7 @@ impl UsersFiles {
         }
     }
 
-    /// A file of unknown text, with the reason `why`; only a task's first is logged.
+    /// A file of unknown text, with the reason `why`. A task logs only its first such file.
     fn unanswered(&self, path: &str, why: &'static str) -> FileText {
         if !self.told.replace(true) {
             log::info!("`{path}` is taken for a file that sets what would be set: {why}");
@@ -97,7 +97,7 @@ impl UsersFiles {
     }
 }
 
-/// The helper process, started at the first question, or the reason why it answers no more.
+/// The helper process, started at the first question, or the reason why it does not answer.
 #[derive(Default)]
 struct LazyScout(Option<Result<Scout, &'static str>>);
 

@@ -7,7 +7,7 @@ use nic_placement_core::maps::{Format, KEPT};
 use nic_placement_node::discover::root::{Author, read_unlinked};
 use std::path::{Path, PathBuf};
 
-/// Bytes: more than the map of the largest node that a topology file can describe.
+/// Most bytes of a map; the largest node of a topology file needs fewer.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// Paths of the map files that the admin's templates name.

@@ -9,7 +9,7 @@ use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The topology and findings. [`confirmed`] fits a built-in model or topology file.
+/// The topology and findings; [`confirmed`] fits a model or topology file to this node.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -25,7 +25,7 @@ pub fn read(
     }
 }
 
-/// The required owner of files: root for a root process, else any user.
+/// The required owner of an admin's files: root for a root process, else any user.
 pub fn author() -> Author {
     if sys::is_root() {
         Author::Root

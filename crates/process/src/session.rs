@@ -37,8 +37,8 @@ impl Session {
         Session::new(wish, read, Some(author), step)
     }
 
-    /// A session on a `node` that has been read, with `findings`. Without `author` the process only
-    /// plans: all devices count as openable, all map files as existing.
+    /// A session on `node`, already read, with `findings`. Without `author` the process only plans:
+    /// all devices count as openable, all map files as existing.
     pub fn new<T, E>(
         mut wish: Wish,
         (node, findings): (Topology, Vec<Diagnostic>),
@@ -73,7 +73,7 @@ impl Session {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan without NICs that the job cannot open (logged with `tells`), and the NICs that this
+    /// The plan without NICs that the job cannot open (logged if `tells`), and the NICs that this
     /// task's device cgroup refuses.
     ///
     /// All tasks of a step on a node make the same plan: user and container are the same.
@@ -95,7 +95,7 @@ impl Session {
 }
 
 /// Reads a site's files. A process that only plans reads kernel files, and only in a plan for this
-/// node; all others count as empty, since they differ for another user or node.
+/// node. Each other file counts as empty: it differs for another user or node.
 fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -107,7 +107,7 @@ fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     }
 }
 
-/// Sets this process's CPUs and memory, then by `set` its variables; `set` returns failures. All
+/// Sets this process's CPUs and memory, then its variables by `set`, which returns failures. All
 /// failures become notes; a dry run changes nothing.
 pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) {
     if placed.plan.wish.dry_run {
@@ -126,7 +126,7 @@ pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String>
     let TaskPlan {
         plan, placement, ..
     } = placed;
-    // slurmd sets `NODE_NAME` only in tasks; slurmstepd's environment can have an outer step's
+    // Slurm sets `NODE_NAME` only in tasks; slurmstepd can inherit an outer step's value
     let name = present
         .get(NODE_NAME)
         .cloned()

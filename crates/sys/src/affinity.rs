@@ -27,7 +27,7 @@ pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     Ok(CpuSet::from_words(words[..used].to_vec()))
 }
 
-/// Limits the calling thread to these CPUs; `EINVAL` if its cpuset has none of them online.
+/// Limits the calling thread to these CPUs; `EINVAL` if none of them is online in its cpuset.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     let mut words = [0u64; WORDS];
     for (word, new) in words.iter_mut().zip(cpus.words()) {

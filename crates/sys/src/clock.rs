@@ -12,7 +12,7 @@ pub(crate) fn milliseconds(clock: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: std's clocks give no number. The call writes `time` alone.
+    // SAFETY: std's `Instant` hides the time. The call writes `time` alone.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }

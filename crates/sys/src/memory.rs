@@ -46,7 +46,7 @@ pub fn memory_policy() -> io::Result<MemoryPolicy> {
     let (mode, nodes) = get(0)?;
     Ok(match mode & !MODE_FLAGS {
         MPOL_DEFAULT => MemoryPolicy::Default,
-        // no nodes: the local node, as by default
+        // an empty set: the local node, as by default
         MPOL_PREFERRED | MPOL_PREFERRED_MANY => MemoryPolicy::Prefer(nodes),
         MPOL_BIND => MemoryPolicy::Fence(nodes),
         _ => MemoryPolicy::Other,
@@ -89,7 +89,7 @@ pub enum Balancing {
 /// Prefers these NUMA nodes, for the calling thread and the program that it becomes.
 ///
 /// Kernels before 5.15 prefer one node only; several give [`io::ErrorKind::Unsupported`], since one
-/// alone would be far from threads on others. If the cpuset has none of `nodes`, one gives
+/// alone would be far from threads on others. If none of `nodes` is in the cpuset, one node gives
 /// `EINVAL`, several `Unsupported`.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
@@ -109,8 +109,8 @@ pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }
 
-/// Sets the policy; without NUMA balancing's flag if the kernel refuses the flag for `mode`
-/// (`EINVAL`, mm/mempolicy.c `sanitize_mpol_flags`).
+/// Sets the policy, without `MPOL_F_NUMA_BALANCING` if the kernel refuses it for `mode` (`EINVAL`,
+/// mm/mempolicy.c `sanitize_mpol_flags`).
 fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     if balancing == Balancing::AsWithoutPolicy && set(mode | MPOL_F_NUMA_BALANCING, nodes).is_ok() {
         return Ok(());

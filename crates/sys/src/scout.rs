@@ -2,7 +2,8 @@
 //!
 //! A waiting thread would block execve(2), which ends other threads first. The child has no exit
 //! signal, so wait(2) and SIGCHLD do not report it in the program that the parent becomes. The
-//! child closes the parent's files: slurmstepd reads a task's output until no writer is left.
+//! child closes its copies of the parent's files: slurmstepd reads a task's output until no writer
+//! is left.
 #![allow(unsafe_code)]
 
 use crate::clock::milliseconds;
@@ -137,7 +138,7 @@ impl Scout {
 impl Drop for Scout {
     /// Kills the child and waits for its end, at most `GRACE`: a file system can delay the end.
     fn drop(&mut self) {
-        // SAFETY: the child was not waited for yet, so its number is no other process's.
+        // SAFETY: until waitpid(2), no other process can have the child's ID.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
         for _ in 0..=GRACE {
             // SAFETY: as for kill(2); the status may be NULL. `__WALL` finds children without exit
@@ -215,7 +216,7 @@ fn close_all_but(socket: i32) {
     }
 }
 
-/// errno(3), 0 on success, and for [`Question::Kind`] the mode, else 0.
+/// errno(3) (0 on success), and the mode (0 except for [`Question::Kind`]).
 fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     if question == Question::Kind as u8 {
         return kind(socket, path);
@@ -241,7 +242,7 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     (error, 0)
 }
 
-/// errno(3), 0 on success, and the mode; sends a symbolic link's target.
+/// errno(3) (0 on success), and the mode; sends a symbolic link's target.
 fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     // SAFETY: `stat` has only integers, for which zeros are valid.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };

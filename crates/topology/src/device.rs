@@ -27,9 +27,9 @@ impl GpuVendor {
         }
     }
 
-    /// The vendor, if the PCI class is a GPU's: VGA (0300), 3D (0302) or display controller (0380);
-    /// also AMD's processing accelerator (1200), such as the MI300X: other vendors' are FPGAs
-    /// (include/linux/pci_ids.h).
+    /// The vendor, if the PCI class (include/linux/pci_ids.h) is a GPU's: VGA (0300), 3D (0302) or
+    /// display controller (0380); also AMD's processing accelerator (1200), such as the MI300X;
+    /// Intel's are FPGAs and NPUs.
     pub fn of_function(class: u32, vendor: u16) -> Option<GpuVendor> {
         let vendor = GpuVendor::from_pci(vendor)?;
         let is_gpu = match class >> 8 {
@@ -65,7 +65,7 @@ pub struct Gpu {
     pub uuid: Option<String>,
     pub model: Option<String>,
     /// an AMD GPU's index in ROCm, by the order of the compute driver's nodes (ROCR-Runtime,
-    /// src/core/runtime/amd_topology.cpp); `None` if that is PCI order
+    /// src/core/runtime/amd_topology.cpp); `None` if they are in PCI order
     pub runtime_index: Option<u32>,
     /// number of MIG instances (`gi*` in `/proc/driver/nvidia/capabilities/gpuN/mig`); `None` for 0
     pub mig_instances: Option<u32>,
@@ -116,7 +116,7 @@ pub struct Nic {
     pub address: Option<PciAddress>,
     /// from a topology file or built-in model: `/sys` has no roles
     pub role: Option<NicRole>,
-    /// in order of number
+    /// by ascending number
     #[serde(default)]
     pub ports: Vec<Port>,
     /// the character device under `/dev/infiniband`, such as `uverbs0`
@@ -192,7 +192,7 @@ pub struct Port {
     pub subnet: Option<SubnetPrefix>,
     /// newest RoCE type of the GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// the default route's interface: the port's, or a bond, bridge or VLAN above the port's
+    /// the default route's interface, if it is the port's or a bond, bridge or VLAN above it
     pub default_route: Option<String>,
     /// IPv4 networks of the port's interface and of interfaces above it
     #[serde(default)]

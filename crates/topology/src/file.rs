@@ -1,7 +1,7 @@
 //! The topology file: versioned JSON of a compute node, for the plugin and people.
 //!
-//! A file is consistent if names, addresses and CPUs are unique, references resolve, and parents
-//! lead to a host bridge. Any other file is refused ([`BadTopology`]).
+//! A file is consistent if NIC names, PCI functions and CPUs are unique, references resolve, and
+//! parents lead to a host bridge. Any other file is refused ([`BadTopology`]).
 #![warn(missing_docs)]
 
 mod check;

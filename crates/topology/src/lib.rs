@@ -50,26 +50,26 @@ pub struct Topology {
     /// `name` of a built-in model or topology file, or DMI's `product_name`
     pub name: String,
     pub provenance: Provenance,
-    /// read only with [`Scope::Full`]
+    /// discovery reads it only with [`Scope::Full`]
     pub processor: Option<Processor>,
     /// in order of os index
     pub numa_nodes: Vec<NumaNode>,
-    /// in order of os index; read from [`Scope::Cores`] on
+    /// in order of os index; not discovered below [`Scope::Cores`]
     pub pus: Vec<Pu>,
     pub pci: PciTree,
     /// in PCI order, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`
     pub gpus: Vec<Gpu>,
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
-    /// Path kinds by (GPU, NIC). They override the PCI tree: a virtual machine's bus hides
-    /// switches, and `nvidia-smi topo -m` prints no bus.
+    /// Path kinds by (GPU, NIC). They override the PCI tree, which lacks switches in a virtual
+    /// machine, and bridges in a topology imported from `nvidia-smi topo -m`.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
     /// the built-in model that supplied paths or roles of a live or captured node
     pub supplied_by: Option<String>,
 }
 
 /// The source of a topology's facts. Processes are bound only with [`Provenance::ThisSystem`]
-/// (hwloc: `is_thissystem`) or `trust-topology`.
+/// (hwloc: `is_thissystem`) or the argument `trust-topology`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// this kernel's `/sys` and `/proc`
@@ -104,7 +104,7 @@ pub struct NumaNode {
     pub cpus: CpuSet,
     /// ACPI SLIT distances to all nodes in order of os index, 10 = local; empty if unknown
     pub distances: Vec<u32>,
-    /// the package of the node's first CPU; `None` without CPUs, or if the kernel knows no packages
+    /// the package of the node's first CPU; `None` without CPUs or without known packages
     pub package: Option<u32>,
 }
 
@@ -123,7 +123,7 @@ const MELLANOX: u16 = 0x15b3;
 pub const CONNECTX7: u16 = 0x1021;
 /// PCI subsystem of ConnectX-7 functions that manage NVSwitches.
 const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
-/// Largest ACPI SLIT distance within a socket, if no NUMA node has a package number.
+/// Largest ACPI SLIT distance assumed within a socket, if no NUMA node has a package number.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
@@ -194,15 +194,15 @@ impl Topology {
     }
 
     /// The NUMA node of a PCI function: `numa_node` of the function or a bridge above, else the
-    /// only NUMA node with CPUs of `local_cpus`, else the machine's only NUMA node. For invented
-    /// addresses the last is not tried: a text imported without addresses may omit NUMA nodes.
+    /// only NUMA node with CPUs of `local_cpus`, else, unless the address is invented, the
+    /// machine's only NUMA node: an imported text without addresses may omit NUMA nodes.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
         }
         let function = self.pci.get(address);
         let local = function.and_then(|function| function.local_cpus.as_ref());
-        // `local_cpus` of several NUMA nodes decide nothing: a virtual machine's are all CPUs
+        // `local_cpus` of several NUMA nodes do not count: in a virtual machine they are all CPUs
         let nodes = local.map(|cpus| self.nodes_of(cpus));
         match (nodes.filter(|nodes| nodes.len() == 1), &*self.numa_nodes) {
             (Some(node), _) => node.first(),
@@ -214,10 +214,10 @@ impl Topology {
     /// The first NUMA node of the socket of `node`.
     ///
     /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`,
-    /// arch/x86/kernel/smpboot.c). Distances cannot decide: clusters of a Granite Rapids are 15 and
-    /// 17 apart, packages of some 8-socket machines 16. A node without CPUs belongs to the nearest
-    /// package. If no node has a package number, nodes up to 15 apart share a socket; a node of
-    /// unknown distances has its own.
+    /// arch/x86/kernel/smpboot.c). Distances cannot decide: NUMA nodes of one Granite Rapids are 15
+    /// and 17 apart, packages of some 8-socket machines 16. A node without CPUs belongs to the
+    /// nearest package. If no node has a package number, nodes up to 15 apart share a socket; a
+    /// node of unknown distances shares none.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else {
             return node;
@@ -246,7 +246,7 @@ impl Topology {
         packages.iter().all(is_farther).then_some(package)
     }
 
-    /// True if all fabric NICs, at least one, are EFA or Slingshot: libfabric's efa and cxi
+    /// True if the node has EFA or Slingshot NICs and no other fabric NICs: libfabric's efa and cxi
     /// providers choose NICs themselves.
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |nic: &Nic| matches!(nic.kind, NicKind::Efa | NicKind::Slingshot);
@@ -255,7 +255,7 @@ impl Topology {
     }
 
     /// True if `nic` lacks `uverbs`, so that libibverbs does not find it (rdma-core,
-    /// libibverbs/device.c). False if all NICs lack `uverbs`: a topology file may omit them.
+    /// libibverbs/device.c). False if all NICs lack `uverbs`, which a topology file may omit.
     pub fn lacks_verbs(&self, nic: &Nic) -> bool {
         nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
     }

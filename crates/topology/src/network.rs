@@ -33,7 +33,6 @@ impl fmt::Display for BadNetwork {
 }
 
 impl Network {
-    /// `None` for more than 32 bits.
     pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }

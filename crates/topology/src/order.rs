@@ -1,8 +1,8 @@
 //! One sort for all types.
 //!
-//! std's sort, instantiated for each type and key, would be 7 KiB of machine code fifty times in
-//! the plugin, which every slurmd maps. [`Order`] sorts positions by one function for all types,
-//! then swaps the elements. The solver still uses std's sort, for lists of numbers.
+//! std's sort is 7 KiB of code per type and key: it would be fifty copies in the plugin, which
+//! every slurmd maps. [`Order`] sorts positions by one function for all types, then swaps the
+//! elements. The solver still uses std's sort, for lists of numbers.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Paths between PCI functions: kinds, as in nvidia-smi and NCCL, and links.
+//! Paths between PCI functions: their links, and their kinds as in nvidia-smi and NCCL.
 
 use super::text::display_as_serialized;
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
@@ -55,8 +55,8 @@ pub struct Meeting {
 }
 
 impl Ascent {
-    /// The link that the function and each bridge above report, nearest first: function 0 of the
-    /// reporting device, and Mbit/s. `None` if the rate is unknown.
+    /// Links that the function and each bridge above report, nearest first: function 0 of the
+    /// reporting device, and Mbit/s; `None` if the rate is unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
@@ -84,8 +84,8 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// The number of links from each function up to the lowest common bridge, else to the host
-    /// bridge.
+    /// The number of [`Ascent::links`] from each function up to the lowest common bridge, else to
+    /// the host bridge.
     pub fn links(&self) -> (usize, usize) {
         self.links
     }

@@ -70,7 +70,6 @@ impl PciAddress {
         self.domain >= PciAddress::INVENTED
     }
 
-    /// `None` for an invented address.
     pub fn described(self) -> Option<String> {
         (!self.is_invented()).then(|| self.to_string())
     }
@@ -268,8 +267,8 @@ pub struct PciTree {
 }
 
 impl PciTree {
-    /// Most bridges above one function; the deepest known, an MI300X behind a Broadcom switch that
-    /// appears as two, has 7.
+    /// Most bridges above one function; the deepest known function, an MI300X behind a Broadcom
+    /// switch that appears as two, has 7.
     pub const MAX_DEPTH: usize = 32;
 
     pub(crate) fn of(mut functions: Vec<PciFunction>) -> PciTree {

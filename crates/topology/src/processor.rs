@@ -16,10 +16,8 @@ pub struct Processor {
 pub enum Arch {
     #[serde(rename = "x86_64")]
     X86,
-    /// 64-bit Arm
     #[serde(rename = "arm64")]
     Arm,
-    /// 64-bit POWER
     #[serde(rename = "ppc64")]
     Power,
 }

@@ -14,7 +14,7 @@ pub enum NodeSource {
 /// The facts that discovery reads; each scope includes the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// facts that change a decision; every step reads them
+    /// facts that change a placement; every step reads them
     Placement,
     /// the network interfaces by which an admin may name a NIC
     Selection,

@@ -34,7 +34,7 @@ macro_rules! serde_as_text {
 }
 pub(super) use serde_as_text;
 
-/// `Display` as the variant's name in serde.
+/// Implements `Display` by the variant's name in serde.
 macro_rules! display_as_serialized {
     ($($type:ty)+) => {$(
         impl std::fmt::Display for $type {

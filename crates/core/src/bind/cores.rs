@@ -1,7 +1,7 @@
 //! `bind=core`: disjoint whole cores for each task of a step, without communication between tasks.
 //!
 //! Every task of a step computes the cores from the same facts: the topology, slurmd's masks and
-//! Slurm's rule for GPUs. GPUs that this task alone knows only select among cores that no other
+//! Slurm's rule for GPUs. GPUs that are known only to their task select among cores that no other
 //! task takes.
 
 use super::near::{LeastShares, even_parts, near_mask, near_masks};
@@ -9,8 +9,8 @@ use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// The task's private CPUs, preferably on `near`, and a text on their origin. All tasks keep their
-/// shares of the step's CPUs, or all tasks get the same error.
+/// The task's private CPUs, preferably on `near`, and a text on their origin. If one task would
+/// lose a part of its share of the step's CPUs, all tasks get the same error.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -35,9 +35,9 @@ pub(super) fn own_cores(
     }
 }
 
-/// `OMP_NUM_THREADS`, at least 1: the number of cores in `cpus`, limited to the task's cores if its
-/// mask is private or the user's, else to an even share of the step's (`None` if the number of
-/// tasks is unknown).
+/// `OMP_NUM_THREADS`, at least 1: the number of cores in `cpus`. The limit is the task's cores if
+/// its mask is private or the user's, else an even share of the step's cores (`None` if the number
+/// of tasks is unknown).
 pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = node.cores();
     if cores.is_empty() {
@@ -95,8 +95,8 @@ impl<'a> StepCores<'a> {
         cores
     }
 
-    /// The CPUs of task `id` if Slurm's masks are private: by [`near_masks`] if those are private
-    /// too, else Slurm's mask, narrowed to `near` if possible.
+    /// The CPUs of task `id` if Slurm's masks are private: its mask of [`near_masks`] if these are
+    /// private too, else Slurm's mask, narrowed to `near` if possible.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -114,8 +114,8 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// The cores of task `id`. Each NUMA node is divided evenly among the tasks with GPUs there; if
-    /// GPUs are unknown, among all tasks, and a task keeps only its parts nearest to `near`.
+    /// The cores of task `id`. Each NUMA node is divided evenly among the tasks with GPUs there. If
+    /// GPUs are unknown, all tasks divide it, and a task keeps only its parts nearest to `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (node, tasks) = (self.tasks.node, &self.tasks);
         let nodes = node.nodes_of(&union(&self.cores));

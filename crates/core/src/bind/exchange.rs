@@ -1,7 +1,7 @@
 //! Tasks far from their GPUs exchange masks, so that some come nearer and none gets farther away.
 //!
-//! Only tasks with equal shares exchange, and only whole masks, so every task keeps its shares of
-//! CPUs and of cores, and no core is split anew.
+//! Only tasks with equal shares exchange, and only whole masks: every task keeps its shares of CPUs
+//! and of cores, and no core is split.
 
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;

@@ -16,8 +16,9 @@ use crate::topology::{CpuSet, NodeSet};
 /// policy stays.
 ///
 /// Another program's policy stays, since a site's wrapper around slurmd or an earlier plugin set it
-/// on purpose. In a step that this plugin placed, a new policy may only lose nodes. Nodes outside
-/// the cpuset give no memory; if the cpuset is unknown, the kernel accepts or refuses the nodes.
+/// on purpose. In a step that this plugin placed, new nodes must be a subset of that step's. Nodes
+/// outside the cpuset give no memory; if the cpuset is unknown, the kernel accepts or refuses the
+/// nodes.
 pub(super) fn limited(nodes: NodeSet, memory: &Memory, notes: &mut Notes) -> NodeSet {
     let allowed = memory.allowed.as_ref().unwrap_or(&nodes);
     let left = nodes.intersection(allowed);
@@ -74,8 +75,8 @@ pub(super) fn decided(
     let runs_on = node.nodes_of(cpus);
     let own = near.nodes.intersection(&runs_on);
     let nodes = if (1..rungs.len() - 1).contains(&reached) {
-        // with sub-NUMA clusters: some CPUs are on other NUMA nodes of the GPU's socket. Near nodes
-        // without CPUs are omitted, since on Grace they are GPU memory
+        // with sub-NUMA clusters some of `cpus` are on other NUMA nodes of the GPU's socket. Near
+        // nodes without CPUs are omitted, since on Grace they are GPU memory
         let with_cpus = near.nodes.intersection(&node.nodes_of(&node.cpus()));
         rungs[reached]
             .nodes

@@ -114,7 +114,7 @@ impl NearNodes {
         format!("{}, {why}", numa_nodes(&self.nodes))
     }
 
-    /// The reason not to move if the GPUs are on several NUMA nodes.
+    /// `Some` for GPUs on several NUMA nodes: the reason not to move.
     fn span(&self) -> Option<String> {
         (self.of_gpus && self.nodes.len() > 1)
             .then(|| format!("its GPUs span NUMA nodes {}", self.nodes))
@@ -145,8 +145,8 @@ fn bound_by_program(step: &Step) -> Result<(), String> {
 }
 
 impl Situation<'_> {
-    /// The NUMA nodes of the task's GPUs; without GPUs, the task's part of the step's. The error
-    /// says why it has none.
+    /// The NUMA nodes of the task's GPUs; without GPUs, the task's part of the step's NUMA nodes.
+    /// The error says why the task has none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
         let (node, wish) = (self.topology, self.wish);
         if !node.provenance.is_this_system() && !wish.admin.trust_topology {
@@ -379,7 +379,6 @@ impl Situation<'_> {
         far(notes, why)
     }
 
-    /// `bind=core`: the CPUs of [`cores::own_cores`]; after an error, as `bind=auto`.
     fn by_cores(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, task) = (self.topology, self.task);
         let (cpus, how) = match cores::own_cores(node, self.step, task, &near.nodes) {

@@ -3,11 +3,11 @@
 //! A task must keep the share of CPUs and of cores that Slurm's masks give it, or its `-c` if less.
 //! Otherwise four tasks of four CPUs each would all move to the one free core near their GPUs.
 //!
-//! By default tasks share one mask, since private cores slow helper threads by some per cent. A
-//! mask of one NUMA node costs nothing while all tasks compute, but costs a task that computes
-//! alone up to half of its speed (docs/figures.md; meta-pytorch/torchcomms#2906). Sites with such
-//! programs use `bind=none` or `rollout=`. A private mask may shrink, but not below the task's
-//! `-c`.
+//! Unless Slurm's masks are private, tasks that move to the same CPUs share them, since private
+//! cores slow helper threads by some per cent. A mask of one NUMA node costs nothing while all
+//! tasks compute, but costs a task that computes alone up to half of its speed (docs/figures.md;
+//! meta-pytorch/torchcomms#2906). Sites with such tasks use `bind=none` or `rollout=`. A private
+//! mask may shrink, but not below the task's `-c`.
 
 use super::exchange::exchanged;
 use super::shares::{ONE, fair};
@@ -242,7 +242,7 @@ impl<'a> Moves<'a, '_> {
         }
         for (at, mover) in group.iter().enumerate() {
             let near = |part: usize| parts[part].intersection(&mover.regions[0]).len();
-            // of equally near parts the first, so that parts change hands only for a gain
+            // of equally near parts the first is best, so parts move only for a gain
             let best = (at..count)
                 .max_by_key(|&part| (near(part), Reverse(part)))
                 .unwrap_or(at);

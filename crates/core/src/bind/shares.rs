@@ -5,8 +5,8 @@ use crate::topology::CpuSet;
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One CPU, in parts so small that unequal quotients of some hundred CPUs and tasks differ by more
-/// than one part.
+/// Parts of one CPU: enough that unequal shares of some hundred CPUs and tasks differ by more than
+/// one part.
 pub(super) const ONE: u64 = 1 << 20;
 
 /// `[task]`: its fair share under `masks`, [`ONE`] for each CPU.
@@ -21,7 +21,7 @@ pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
     masks.iter().map(share).collect()
 }
 
-/// `[group]`: the share of each of its tasks; a group is a mask and its number of tasks.
+/// `[group]`: the share of each of its tasks; a group is a mask and the number of tasks with it.
 fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     let share = |cpus: usize, tasks: usize| cpus as u64 * ONE / tasks as u64;
     let all = union(groups.iter().map(|(mask, _)| *mask));
@@ -37,8 +37,8 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups with the least share, by Dinkelbach's iteration: first all open groups, then
-        // only those that cannot get the average share of the former
+        // the groups with the least share, by Dinkelbach's iteration: `poorest` begins as all open
+        // groups, then becomes the open groups that cannot get its average share
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -61,7 +61,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     }
 }
 
-/// The CPUs that the masks of exactly these groups have. A node with many CPUs has few classes too.
+/// The CPUs in the masks of exactly these groups. Even many CPUs form few classes.
 struct Class {
     groups: Vec<usize>,
     /// CPUs that no group has yet
@@ -126,8 +126,7 @@ struct Flow<'c> {
     used: Vec<BTreeMap<usize, usize>>,
 }
 
-/// A group, the class of which it would give up parts, and the position of the group that takes
-/// them.
+/// A group; the class whose parts it would give up; the taker's index in `reached`.
 type Reached = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {

@@ -90,7 +90,7 @@ impl<'t> StepTasks<'t> {
     }
 
     /// True if tasks with equal shares of CPUs may have unequal shares of cores: the cores were not
-    /// read, a mask does not fill whole cores, and the step may lack threads of its cores.
+    /// read, a mask does not fill whole cores, and the step may lack some threads of its cores.
     pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
@@ -145,8 +145,8 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
 ///
 /// Slurm's `-c` counts cores, not threads, if slurm.conf's `CPUs=` does, under
 /// `--ntasks-per-core=1`, and under 22.05's `--hint=compute_bound`; a task then has all threads of
-/// each core. Without Slurm's count of the step's cores we assume threads; with it, cores unless it
-/// proves threads, since too large a share harms less than too small a one.
+/// each core. Without Slurm's count of the step's cores we assume threads. With a count we assume
+/// cores unless it proves threads, since too large a share harms less than too small a one.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -176,8 +176,8 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 ///
 /// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
 /// `_get_usable_gres`); later releases choose by the tasks' masks. `map_gpu:` (later `map:`) lists
-/// one GPU number for each local task, and repeats if too short. The numbers count the node's GPUs
-/// or the job's (srun(1)), so the result is `None` unless the step's are `0,1,…`.
+/// one GPU number for each local task, and repeats if too short. A map's numbers count the node's
+/// GPUs or the job's (srun(1)), so the result is `None` unless the step's GPUs are `0,1,…`.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = task.gpus_by_local_id() {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
@@ -226,8 +226,8 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
 /// of `list`.
 ///
 /// If the task may open all GPUs, the order is the GPU runtime's; `None` if the task's variables
-/// differ from `own`. With a denied GPU or without variables it is gres.conf's, which is not read:
-/// by device files or, with AutoDetect=nvml, by PCI addresses.
+/// differ from `own`. With a denied GPU or without variables the order is that of gres.conf, which
+/// is not read: by device files or, with AutoDetect=nvml, by PCI addresses.
 fn gpu_orders(
     node: &Topology,
     step: &Step,

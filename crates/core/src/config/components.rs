@@ -1,5 +1,5 @@
-//! Heterogeneous jobs: all components share the option's value and the first component's job
-//! number.
+//! Heterogeneous jobs: one option value and one job number, the first component's, count for all
+//! components.
 //!
 //! Each component is a job; Slurm numbers the components consecutively (src/slurmctld/proc_req.c,
 //! `_slurm_rpc_allocate_het_job`). srun sends the option's last value to every node

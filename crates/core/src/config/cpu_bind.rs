@@ -61,8 +61,8 @@ pub const READ: [&str; 6] = [
     VARIABLE,
 ];
 
-/// The [`TYPE`] that the user chose, or [`OF_COMPONENT`] if it is unset and some component has a
-/// choice; `None` without a choice.
+/// The [`TYPE`] that the user chose; [`OF_COMPONENT`] if [`TYPE`] is unset and some component has
+/// a choice; `None` without a choice.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);

@@ -9,7 +9,7 @@ pub struct Spec {
     pub level: AdminLevel,
 }
 
-/// The narrowest line of the configuration file that may have an argument.
+/// The narrowest scope that may set an argument.
 ///
 /// A user can change `SLURM_JOB_PARTITION`, the source of a step's partition. So a partition's line
 /// may hold no paths that root opens, and no switches that users must obey.

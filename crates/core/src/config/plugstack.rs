@@ -71,7 +71,6 @@ impl Layer {
         }
     }
 
-    /// Records that this layer names `what`; true the first time.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
@@ -251,7 +250,6 @@ impl Admin {
         Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
-    /// A variable's last template has precedence.
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();
@@ -343,7 +341,7 @@ pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
         .collect()
 }
 
-/// Parses `PHB:90,SYS:50`; one bad entry refuses all.
+/// Parses `PHB:90,SYS:50`; one bad entry refuses the list.
 fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
     let mut changed = *through;
     for word in list.split(',') {

@@ -20,7 +20,7 @@ pub(super) struct Listed {
     /// each once, in the program's order
     pub gpus: Vec<GpuIndex>,
     pub by_uuid: bool,
-    /// UUIDs that may be a MIG instance's, or a GPU's with unknown UUID
+    /// UUIDs, maybe of MIG instances or of GPUs with unknown UUID
     pub unknown: Vec<String>,
     /// true if HIP's list ended at a number beyond the last GPU
     pub out_of_range: bool,
@@ -66,9 +66,9 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
         .filter(|uuid| uuid.starts_with("GPU-"))
 }
 
-/// True for a MIG instance's UUID, and for a GPU's UUID or prefix that matches no known UUID, if a
-/// GPU's is unknown. NVIDIA's driver prints a GPU's UUID only after the GPU has started, a MIG
-/// instance's never.
+/// True for a MIG instance's UUID. If a visible GPU's UUID is unknown, also true for a GPU's UUID
+/// or prefix that matches no known UUID. NVIDIA's driver prints a GPU's UUID only after the GPU has
+/// started, and never a MIG instance's.
 fn is_unknown(node: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = || visible.iter().map(|&gpu| node.gpu(gpu).uuid.as_deref());

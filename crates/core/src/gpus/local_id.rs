@@ -26,7 +26,7 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task that sees as many GPUs as the step has sees all of them. Numbers are not compared:
+    // if the counts are equal, the task sees all GPUs of the step. GPU numbers are not compared:
     // with `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, unlike the device files
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();

@@ -63,8 +63,8 @@ pub struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The GPUs that the vendors' variables name; else, of vendors with a denied GPU, those that
-    /// the task may open; `None` without any.
+    /// The GPUs that the vendors' variables name. If no variable is set: of each vendor with a
+    /// denied GPU, the GPUs that the task may open; `None` if there are none.
     pub fn gpus(&self) -> Option<TaskGpus> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));

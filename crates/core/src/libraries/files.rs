@@ -140,7 +140,7 @@ pub fn pairs<'t>(
 
 pub const UNKNOWN_HOME: &str = "~";
 
-/// The byte order mark of some editors; to some libraries a part of the first name.
+/// Some editors' byte order mark; some libraries read it as a part of the first name.
 pub const MARK: char = '\u{feff}';
 
 /// The text before a comment character that follows white space, else all of it.

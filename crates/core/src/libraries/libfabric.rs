@@ -36,9 +36,9 @@ pub const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 pub const PROVIDER: &str = "FI_PROVIDER";
 
-/// True if `filter` (`FI_PROVIDER`) admits the core provider. Names match as a whole, blanks
-/// included, ignoring case; `verbs;ofi_rxm` means `verbs`; a leading `^` excludes the listed names
-/// (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+/// True if `filter` (`FI_PROVIDER`) admits the core provider. A leading `^` excludes the listed
+/// names; without `^`, `verbs;ofi_rxm` means `verbs`. Names match as a whole, blanks included,
+/// ignoring case (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
     let core = |name: &str| {

@@ -43,7 +43,7 @@ pub(super) fn add(line: &mut String, name: &str, value: &str) {
     }
 }
 
-/// True for `v1 policy=… gpus=… nics=…` and `key=value` words.
+/// True for `v1 policy=… gpus=… nics=…`, followed only by words with `=`.
 pub fn is_published(text: &str) -> bool {
     let mut words = text.split(' ');
     let mut facts = ["policy=", "gpus=", "nics="].iter();
@@ -62,7 +62,7 @@ pub struct Devices<'a> {
     pub cpus: Option<&'a str>,
 }
 
-/// `None` for another form. GPUs and NICs are unchecked: a user may have written the text.
+/// `None` unless [`is_published`]. GPUs and NICs are unchecked: a user may have written the text.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
@@ -82,8 +82,8 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Parses an outer step's line. A user can forge the line, so each name must pass
-    /// `may_be_ours`.
+    /// Parses an outer step's line. A user can forge the line, so only names that pass
+    /// `may_be_ours` count.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

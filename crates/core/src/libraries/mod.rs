@@ -1,9 +1,9 @@
 //! Variables of communication libraries. Each library has a row in `LIBRARIES`, from its own file
 //! or [`recipes`].
 //!
-//! If each of eight ranks lists one NIC in `NCCL_IB_HCA`, NCCL's graph search finds an eighth of
-//! the bandwidth with one list. MVAPICH gets no variable, Intel MPI only UCX's list, for
-//! libfabric's `mlx` provider.
+//! If eight ranks each list a different NIC in `NCCL_IB_HCA`, NCCL's graph search finds an eighth
+//! of the bandwidth that equal lists give. MVAPICH gets no variable. Intel MPI gets only
+//! `UCX_NET_DEVICES`, for libfabric's `mlx` provider.
 
 mod cray_mpich;
 mod deepep;
@@ -71,13 +71,13 @@ struct Library {
     variables: &'static [(&'static str, Answering)],
     /// a variable also set if `env=` names the first of `variables`
     companion: Option<&'static str>,
-    /// a variable that we only report, with a reason
+    /// a variable that we never set, only report with a reason
     never: Option<(&'static str, Answering)>,
     /// the task's other variables on which our values depend
     evidence: &'static [&'static str],
     files: Option<&'static Files>,
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// variables (or `PREFIX*`) that do not follow from a topology: `set=` warns
+    /// variables (or `PREFIX*`) whose values the topology does not decide: `set=` warns
     doubtful: &'static str,
     /// variables (or `PREFIX*`) that must be equal in all tasks of a node
     uniform: &'static str,
@@ -103,7 +103,7 @@ impl Library {
 /// Returns a value, or the reason for none; `None` if the variable is of no use to the task.
 type Answering = fn(&Query) -> Option<Answer>;
 
-/// The libraries' variables, without `set=` and `NIC_PLACEMENT`.
+/// The libraries' variables, without the admin's (`set=`) and `NIC_PLACEMENT`.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()
@@ -296,8 +296,8 @@ impl Query<'_> {
             .unwrap_or_else(|| Answer::no(STAYS))
     }
 
-    /// `answer`, or no value if a file sets the variable. If `answer` has no value, files are read
-    /// only under `judges_files`.
+    /// `answer`, or no value if a file may set the variable. If `answer` has no value, files are
+    /// read only under `judges_files`.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let has_value = answer.value.is_some();
         let is_judged = self.prepared.wish.judges_files()
@@ -427,7 +427,6 @@ pub(crate) fn environment<'p>(
     variables
 }
 
-/// The marker; a user's own `NIC_PLACEMENT` stays.
 fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     let is_users = |text: &&String| !marker::is_published(text);
     match present.get(marker::NAME).filter(is_users) {

@@ -1,8 +1,8 @@
 //! NCCL and RCCL: `NCCL_IB_HCA`, one list of exact names for a node's tasks, set only to leave NICs
 //! out.
 //!
-//! For NCCL one position in the lists of a node's ranks is one device, so different lists put all
-//! traffic on one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478). Network
+//! NCCL takes entry k of every rank's list for the same device, so different lists put all traffic
+//! on one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478). Network
 //! plug-ins: aws-ofi-nccl (EFA, Slingshot) ignores the list; amd-anp, nccl-rdma-sharp-plugins and
 //! UCCL's read it like NCCL. torchcomms' CTRAN reads only `name[:port]`, and gives entry k to GPU k
 //! (comms/ctran/ibverbx/IbvDevice.cc, backends/ib/CtranIb.cc).
@@ -12,10 +12,10 @@
 //! numbers if the list has them (`mlx5_0:1:RAIL`), else pairs of card GUID and port
 //! (`ncclTopoSearchCheckNet`). These pairs differ between hosts of one NVLink domain, and two NICs
 //! of a card may share a pair. NCCL 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, ignore text behind
-//! the port, and read an empty port (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run
-//! from each release).
+//! the port, and read an empty port (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`,
+//! run for each release).
 //!
-//! NCCL before 2.5.6 does not know the `=` of a list; before 2.18.5 it reads 16 devices at most.
+//! NCCL before 2.5.6 knows no `=` before a list; NCCL before 2.18.5 reads 16 devices at most.
 //! RCCL recognises machines by their NICs (src/graph/rome_models.cc); with fewer NICs it may not.
 
 use super::files::{Files, UNKNOWN_HOME, non_empty, pairs};
@@ -51,7 +51,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const IB_HCA: &str = "NCCL_IB_HCA";
-/// The path of the user's file (src/misc/param.cc `initEnv`).
+/// The path of the user's configuration file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// `0`: a ring or tree enters and leaves a node by one NIC.
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
@@ -97,7 +97,7 @@ pub const FILES: Files = Files {
     },
 };
 
-/// NCCL's file, and with AMD GPUs `.rccl.conf`: RCCL based on NCCL before 2.23 ignores
+/// NCCL's file. With AMD GPUs also `.rccl.conf`: RCCL based on NCCL before 2.23 ignores
 /// `NCCL_CONF_FILE`.
 fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     let at_home = |file: &str| Some(format!("{}/{file}", home(task)?));
@@ -178,7 +178,7 @@ fn without_files(query: &Query, degraded: &[Rail], rails: &[Rail]) -> Answer {
 /// no device by a numbered entry.
 ///
 /// Rail numbers alone are no reason to set a list: PyTorch copies the list to an unset
-/// `NVSHMEM_HCA_LIST`, and NVSHMEM would miss the first NIC.
+/// `NVSHMEM_HCA_LIST`, and NVSHMEM would miss the first NIC, after the `=`.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !query.is_isolated() || CTRAN.iter().any(|name| query.value(name).is_some()) {
         return None;
@@ -198,9 +198,9 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
 /// The rails on cards with a degraded rail; empty if these rails have over a quarter of the
 /// bandwidth of all rails, or if NCCL sees no PCIe switches.
 ///
-/// An NCCL channel has the bandwidth of its slowest node (src/init.cc `initTransportsRank`). With
-/// half-rate ports on one of two nodes NCCL 2.30.7's graph search finds up to 75 % more bandwidth
-/// without these rails (16 machine models), and less bandwidth if NCCL sees no PCIe switches.
+/// An NCCL channel has the bandwidth of its slowest node (src/init.cc `initTransportsRank`). If one
+/// of two nodes has half-rate ports, NCCL 2.30.7's graph search finds up to 75 % more bandwidth
+/// without these ports (16 machine models), but less if NCCL sees no PCIe switches.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { node, map, .. } = query;
     if map.degraded.is_empty() {

@@ -8,7 +8,7 @@
 //! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels). With this switch PEs choose by number:
 //! of N NICs and M PEs on a node, PE k gets N / M NICs from number k * N / M on; before 3.8 PE k
 //! gets NIC k modulo N (`nvshmemi_setup_connections`). The NIC can be far if the step has only some
-//! of the node's GPUs, or has them in another order. Without the switch PEs wait for each other
+//! of the node's GPUs, or has them in another order. PEs without the switch wait for all other PEs
 //! (`nvshmemi_get_devices_by_distance`), so the switch must be equal in all tasks. We set the
 //! switch only on request (`env=nvshmem-pe`), beside a list of the task's one NIC.
 //!

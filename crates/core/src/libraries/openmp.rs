@@ -2,7 +2,7 @@
 //!
 //! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, even if tasks
 //! share the mask. With `OMP_PLACES`, or a true `OMP_PROC_BIND`, a runtime pins its initial thread
-//! to one core, and threads started later inherit this mask (GCC 12's libgomp, as in a Python
+//! to one core, and threads started later stay on this core (GCC 12's libgomp, as in a Python
 //! program that imports PyTorch; mpibind issue 41). So we set `OMP_PROC_BIND=false` too: libgomp
 //! then ignores the places. If the user sets `OMP_PROC_BIND=spread`, our places give each thread a
 //! core (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
@@ -16,7 +16,7 @@ pub const LIBRARY: Library = Library {
         ("OMP_PLACES", places),
         ("OMP_PROC_BIND", proc_bind),
     ],
-    // variables for places: GCC's, and Intel's and LLVM's
+    // thread placement by GCC's runtime; by Intel's and LLVM's
     evidence: &["GOMP_CPU_AFFINITY", "KMP_AFFINITY"],
     ..Library::NONE
 };

@@ -21,8 +21,8 @@ pub static ROCSHMEM: Library = Library {
 };
 
 /// With `1` MPICH over libfabric takes NICs near the process's CUDA GPU, not its CPUs. Ranks with
-/// the same nearest NICs take turns (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
-/// `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
+/// the same nearest NICs share them round-robin (pmodels/mpich's
+/// src/mpid/ch4/netmod/ofi/ofi_nic.c `refine_nic_close_by_gpu`: in 5.1.0a1, not in 5.0.2).
 pub static MPICH: Library = Library {
     name: "MPICH",
     word: "mpich",
@@ -157,7 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// `Ok` if [`libfabric::of_all`] finds one NIC: MPICH takes that of CUDA's current or first GPU.
+/// `Ok` if [`libfabric::of_all`] finds a NIC: MPICH takes the NIC of CUDA's current or first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();

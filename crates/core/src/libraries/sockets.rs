@@ -15,9 +15,9 @@
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
 //! Slurm gives a step srun's address (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11:
-//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release that of the step's node. In a
-//! batch job srun runs on the first node. We take the interface of the main routing table's route
-//! to srun, which Slurm's traffic uses, or of IPv4's default route if srun's address is IPv6.
+//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release the address of the step's node.
+//! In a batch job srun runs on the first node. We take the interface of the main routing table's
+//! route to srun, which Slurm's traffic uses.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};

@@ -158,7 +158,6 @@ impl<'f> Facts<'f> {
             }
             File(format) => *format,
         };
-        // the file numbers all GPUs of the node
         let sees_all = |of: &TaskPlacement| of.seen.iter().copied().eq(self.node.gpu_indices());
         if !self.task.is_some_and(sees_all) {
             return Err(
@@ -238,7 +237,7 @@ impl Template {
             })
     }
 
-    /// True if the value is a path, set only if the file exists.
+    /// True if the value is a path: the variable is set only if the file exists.
     pub fn is_file(&self) -> bool {
         self.name.ends_with("_FILE")
     }

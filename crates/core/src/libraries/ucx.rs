@@ -10,7 +10,7 @@
 //! `ucp_cm_client_resolve_cb`). A container without RDMA devices, or a UCX without verbs, has only
 //! IP interfaces. Interfaces of storage NICs do no harm, since RDMA carries the data: a small
 //! message has one lane, and a large message only lanes that read remote memory, which tcp cannot
-//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`). Only with `UCX_RNDV_SCHEME=put_zcopy` a
+//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`). With `UCX_RNDV_SCHEME=put_zcopy`, a
 //! quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside a NIC of 200 Gb/s
 //! (tests/clients.rs).
 //!
@@ -19,10 +19,10 @@
 //!
 //! **GPU-initiated RDMA** uses devices like `cuda0-mlx5_0:1` (since 1.20:
 //! src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`), which a list must name. NIXL-EP
-//! selects the transport only at run time (`UCX_TLS=^cuda_ipc`). So our list names these devices
-//! even without `env=ucx-gda`, if `UCX_TLS` admits `rc_gda` and NVIDIA's driver lets GPUs ring a
-//! NIC's doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). A UCX context that lacks
-//! listed devices prints a line on stdout (`ucp_report_unavailable`), unless
+//! selects this transport, `rc_gda`, only at run time (`UCX_TLS=^cuda_ipc`). So our list names the
+//! devices even without `env=ucx-gda`, if `UCX_TLS` admits `rc_gda` and NVIDIA's driver lets GPUs
+//! ring a NIC's doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). If a listed device is
+//! missing, each UCX context prints a line on stdout (`ucp_report_unavailable`), unless
 //! `UCX_WARN_INVALID_CONFIG=n`. Since 1.21 UCX pairs GPUs and NICs itself
 //! (`uct_gdaki_dev_matrix_init`), so our list names all equally near NICs.
 
@@ -117,7 +117,7 @@ pub const FILES: Files = Files {
 const MAX_LINE: usize = 200;
 
 /// An INI file of `NAME=VALUE` or `NAME: VALUE`; `;` after white space begins a comment. An
-/// indented line is another value of the name above. Lines of a section below a condition
+/// indented line is another value of the name above. In a section, lines below a condition
 /// (`CPU model=Grace`) count only on such machines (src/ucs/config/ini.c `ini_parse_stream`;
 /// src/ucs/config/parser.c `ucs_config_parse_config_file_line`).
 fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
@@ -326,7 +326,7 @@ fn also_nics(query: &Query, rails: &[&Rail], interfaces: &[String]) -> String {
     format!("; from UCX 1.21 on {names} also means the NIC of that name")
 }
 
-/// The reason why a task needs all rails: NICs of different rails cannot connect; else `None`.
+/// `Some` if NICs of different rails cannot connect: the reason why a task needs all rails.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     match query.prepared.wish.admin.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),

@@ -43,8 +43,8 @@ const FILES: Files = Files {
     ..ucx::FILES
 };
 
-/// The highest NIC count of the task's GPUs, `MOST` at most; `None` up to 2, the default of UCX's
-/// `RNDV` and of NIXL.
+/// The NIC count of the task's GPU with most NICs, at most `MOST`; `None` up to 2, UCX's default
+/// for `RNDV`, and NIXL's.
 fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
     let choices = |gpu: &GpuIndex| Some(query.map.gpus.get(gpu.0)?.choices.len());
     let most = query.task.gpus.iter().filter_map(choices).max()?;

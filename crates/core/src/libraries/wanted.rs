@@ -6,7 +6,7 @@ use super::names::means;
 pub use crate::wish::{Fabric, Libraries, MapFile, Template};
 use crate::wish::{Strictness, Wish};
 
-/// The words of `env=` by bit: default libraries, `site` (for `set=`), others, `word_for_more`.
+/// The words of `env=`, in bit order: default libraries, `site` (`set=`), others, `word_for_more`.
 fn words() -> impl Iterator<Item = &'static str> {
     let own = |by_default: bool| {
         let libraries = LIBRARIES
@@ -68,7 +68,6 @@ impl Libraries {
 }
 
 impl Default for Libraries {
-    /// The libraries of `env=default`, the default.
     fn default() -> Libraries {
         let by_default = LIBRARIES
             .iter()

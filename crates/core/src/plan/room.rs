@@ -10,7 +10,7 @@ use crate::step::Room;
 const SPARE: usize = 32 * 1024;
 
 /// execve(2)'s limit in bytes on strings and their pointers: a quarter of the stack limit, between
-/// 128 KiB and 6 MiB (fs/exec.c `bprm_stack_limits`, since Linux 4.13; less exact before).
+/// 128 KiB and 6 MiB (fs/exec.c `bprm_stack_limits`; only about right before Linux 4.13).
 fn limit(stack: u64) -> usize {
     (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
 }

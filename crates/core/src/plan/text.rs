@@ -104,8 +104,8 @@ impl TaskPlan<'_> {
         reasons.cloned().chain(not_set).collect()
     }
 
-    /// A line with the variables that keep the user's values, and the command that checks the
-    /// values; `None` if there are none.
+    /// A line with the variables that keep the user's values, and the command that checks them;
+    /// `None` without such variables.
     pub fn judge(&self) -> Option<String> {
         let is_users =
             |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;
@@ -123,7 +123,7 @@ impl TaskPlan<'_> {
 }
 
 impl Plan {
-    /// The admin's line under `observe`, on the GPUs of `SLURM_STEP_GPUS`. `present` has the user's
+    /// The admin's line under `observe`, for the GPUs in `SLURM_STEP_GPUS`. `present`: the user's
     /// variables.
     pub fn observed(&self, present: &Present) -> String {
         let Plan {

@@ -66,10 +66,9 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The best rails of each GPU. If NICs are broken, a GPU keeps the working ones of the rails that
-/// it has on an intact node, since its peers there use the same NICs. If none work, or under
-/// `NicsEach::Number` too few, it gets new ones. All GPUs get new rails only if the worst-off GPU
-/// gains.
+/// The best rails of each GPU. If NICs are broken, a GPU keeps its rails of an intact node as far
+/// as they work, since its peers on intact nodes use them. It gets new rails if none work, or fewer
+/// than `NicsEach::Number`. All GPUs get new rails only if the worst-off GPU gains.
 fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Paths, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {

@@ -1,4 +1,4 @@
-//! The reasons for a GPU's NICs, and against another NIC.
+//! Text: the reason why a GPU has its NICs, and why it lacks another NIC.
 
 use super::Paths;
 use super::parts::Part;
@@ -82,8 +82,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The reason why `gpu` lacks `rail`: a GPU's loss, if `gpu` exchanged its least useful rail for
-/// `rail`.
+/// The reason why `gpu` lacks `rail`: the `Loss` if `gpu` exchanged its least useful rail for it.
 pub fn loss(
     map: &NodePlacement,
     paths: &Paths,

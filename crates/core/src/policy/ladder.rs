@@ -19,7 +19,7 @@ pub(crate) struct Rung {
 pub(crate) struct Ladder(Vec<Rung>);
 
 impl Ladder {
-    /// `nodes` are the first rung; each further rung adds CPUs.
+    /// `nodes` are the first rung. A distance that adds no CPU adds no rung.
     pub(crate) fn around(node: &Topology, nodes: &NodeSet) -> Ladder {
         let distance = |to: u32| {
             nodes

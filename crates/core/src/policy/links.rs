@@ -1,6 +1,6 @@
-//! The PCIe links above GPUs and NICs. A link is private if a single GPU or rail is below it, and
-//! either one path crosses it or its bandwidth suffices for all: paths do not compete for it. Other
-//! links are shared: links of the solver's [`Problem`].
+//! The PCIe links above GPUs and NICs. Paths do not compete for a private link: a link above one
+//! rail alone is private if it carries the rail's rate, a link above one GPU alone if the GPU gets
+//! one rail or the link carries all its rails. Only shared links are in the [`Problem`].
 
 use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};

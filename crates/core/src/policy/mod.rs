@@ -31,8 +31,8 @@ pub fn map(topology: &Topology, wish: &Wish) -> NodePlacement {
 }
 
 /// The map for a step or a task. `alone`: the GPUs of a job that is alone on the node, for
-/// `spread`. `were`: for a task, the rails of its step's map; those of [`Selection::unopenable`]
-/// count as broken.
+/// `spread`. `were`: for a task, the rails of its step's map; a rail whose NIC is in
+/// [`Selection::unopenable`] counts as broken.
 pub fn map_of(
     node: &Topology,
     wish: &Wish,

@@ -85,7 +85,7 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Pat
 
 /// In each round, each GPU gets one idle rail of its nearest if the shares, sorted ascending, then
 /// compare greater. A rail behind a full link raises no share. If no share changes, a GPU with two
-/// or more rails still gets a rail on one of their cards: the planes of a card belong together.
+/// or more rails still gets a rail on the card of one: the planes of a card belong together.
 fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

@@ -168,14 +168,14 @@ impl Paths {
 /// among the host's distances, 0 for the shortest.
 type Connection = (Option<u16>, u8);
 
-/// The connections between sockets; the first path between two sockets adds a link.
+/// The first path between two sockets adds a link.
 struct Connections<'a> {
     node: &'a Topology,
     /// by pairs of NUMA nodes
     known: BTreeMap<(u32, u32), Connection>,
     /// by pairs of sockets
     links: BTreeMap<(u32, u32), u16>,
-    /// all distances between different NUMA nodes
+    /// between different NUMA nodes
     distances: BTreeSet<u32>,
     mbps: u64,
 }
@@ -191,9 +191,9 @@ impl<'a> Connections<'a> {
             known: BTreeMap::new(),
             links: BTreeMap::new(),
             distances: order::set(pairs.filter_map(|(from, to)| node.distance(from, to))),
-            // all flows between two sockets count as one: on Azure's ND MI300X v5 four such flows
-            // got a seventh of their bandwidth within a socket. `mbps` is a part of the widest
-            // rail's rate, so that the answer is the same without known rates
+            // all flows between two sockets together get the bandwidth of one: on Azure's ND MI300X
+            // v5 four got a seventh of their bandwidth within a socket. `mbps` scales with the
+            // widest rail's rate, so that the answer is the same without known rates
             mbps: widest * through.of(PathType::Sys) / 1000,
         }
     }

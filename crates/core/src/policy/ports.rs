@@ -1,5 +1,5 @@
-//! The NIC ports that become rails: `facts` has a row for each port; the rules here exclude ports
-//! in order.
+//! The NIC ports that become rails: `facts` has a row for each port; `judge` excludes ports by one
+//! rule after another.
 
 mod facts;
 
@@ -85,8 +85,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
     map
 }
 
-/// If `why` returns a reason, moves the port from `good` to `map.excluded`. Returns the moved
-/// ports.
+/// If `why` returns a reason for a port, moves the port from `good` to `map.excluded`. Returns the
+/// moved ports.
 fn leave_out<'r, 'a>(
     good: &mut Vec<&'r Row<'a>>,
     map: &mut NodePlacement,
@@ -140,8 +140,8 @@ const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8
 
 /// For each port of `good` the reason to leave it out, if any.
 ///
-/// Evidence suggests that a port serves another purpose than the fabric. A single fact is not
-/// certain, since sites run IP over their fabric too: a port with one against it stays, with a
+/// Evidence suggests that a port serves another purpose than the fabric. A single fact is no proof,
+/// since sites run IP over their fabric too: a port with one fact against it stays, with a
 /// diagnostic, if the node needs it. Ports are compared only with ports without evidence, so that
 /// an excluded port changes no other decision.
 fn by_evidence(
@@ -225,9 +225,9 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
 }
 
 /// The reason to keep a slower port beside a good port of its card: NCCL merges a card's ports
-/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and without the slower port loses more than its rate.
-/// `None` if no good port has the same PCI function and port number: sites often connect each
-/// card's second port to a slower network.
+/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the slower port's rate without it.
+/// `None` if no good port has the same function and port numbers: sites often connect each card's
+/// second port to a slower network.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
     let mate = others.iter().find(|other| other.card() == row.card())?;
     let mut peers = others.iter().map(|other| other.place_on_card());
@@ -264,7 +264,7 @@ fn broken(
     [failed, slower]: [&[&Row]; 2],
 ) -> Vec<Rail> {
     // a slower port counts only on a rail's card, or if it is nearer to some GPU than all rails: a
-    // storage NIC has compute NICs as near
+    // storage NIC is no nearer than compute NICs
     let is_missed = |row: &&&Row| {
         rails.iter().any(|rail| rail.card() == row.card())
             || !rails.is_empty() && table.needed_by(row, rails).is_some()

@@ -2,8 +2,8 @@
 //!
 //! Rails are the good and the broken NICs in PCI order, or those of the admin's `rails=`. With
 //! fewer rails than GPUs, neighbouring GPUs share a rail; with several times as many, GPU k gets
-//! the k-th group. If a GPU's rail is broken (under `NicsEach::Auto`: all its rails), the GPU gets
-//! rails as under `closest`.
+//! the k-th group. If one of a GPU's rails is broken (under `NicsEach::Auto`: if all are), the GPU
+//! gets rails as under `closest`.
 
 use super::Paths;
 use super::closest::{explained, in_order};

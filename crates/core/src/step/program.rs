@@ -26,8 +26,8 @@ const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
-/// SGLang binds itself to CPUs unless the first variable is off. If the second is on, it exits when
-/// the mask has no CPU of its GPU's NUMA node (srt/utils/numa_utils.py,
+/// SGLang binds itself to CPUs unless the first variable is off. If the second is on, SGLang exits
+/// when the mask has no CPU of the GPU's NUMA node (srt/utils/numa_utils.py,
 /// `_handle_numa_bind_failure`).
 pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 

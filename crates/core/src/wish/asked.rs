@@ -33,8 +33,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Demands on a task's placement; each level includes the earlier ones. A task that misses a demand
-/// fails.
+/// Demands on a task's placement; each level includes the earlier ones. A task with an unmet demand
+/// fails, except under `BestEffort`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
     #[default]

@@ -34,8 +34,8 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// A word that parses as a subnet is one: NIC names have neither `:` nor `/`, and PCI addresses
-    /// have a `.`.
+    /// A word that parses as a subnet means a subnet: NIC names have neither `:` nor `/`, and PCI
+    /// addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -57,8 +57,8 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // only a word with `:`, `*` or `?` can match a PCI address; formatting one costs
-                // more than the rest of this function
+                // only a word with `:`, `*` or `?` can match a PCI address; formatting the address
+                // costs more than the rest of this function
                 let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))

@@ -27,7 +27,7 @@ impl Rollout {
             .strip_suffix(",observe")
             .map_or((text, false), |share| (share, true));
         let percent = percent(share).ok_or_else(|| {
-            // before 1.0 each of three parts had a share, as in `bind:10%`
+            // before 1.0 `bind`, `node-env` and `task-env` each had a share, as in `bind:10%`
             let instead = if text.contains(':') { PARTS } else { "" };
             format!("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`{instead}")
         })?;

@@ -73,7 +73,7 @@ impl Discovery<'_> {
     }
 
     /// Reads CPUs with their cores, and the packages of NUMA nodes. Below [`Scope::Full`], reads
-    /// only one thread's files per core, because each file costs a step time.
+    /// only one thread's files per core, because each file delays the step.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();

@@ -1,5 +1,5 @@
-//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`; and plain Ethernet NICs, which
-//! are only shown.
+//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi` and, for display only, plain
+//! Ethernet.
 
 use super::{Discovery, MAX_DEVICES, number};
 use nic_placement_topology::{LinkLayer, Nic, NicKind, Port, PortState};
@@ -8,8 +8,8 @@ const CXI: &str = "sys/class/cxi";
 const NET: &str = "sys/class/net";
 
 impl Discovery<'_> {
-    /// HPE Slingshot devices such as `cxi0`, with the state and rate of an interface such as
-    /// `hsn0`.
+    /// Adds HPE Slingshot devices such as `cxi0`, with the state and rate of the device's first
+    /// interface, such as `hsn0`.
     pub(super) fn slingshot(&mut self) {
         let mut names = self.root.list(CXI, |name| name.starts_with("cxi"));
         self.cut(&mut names, MAX_DEVICES, "devices", CXI);

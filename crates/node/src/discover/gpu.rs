@@ -175,8 +175,8 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// The number of MIG GPU instances: directories below the GPU's minor (NVIDIA's MIG User Guide,
-/// "Device Nodes and Capabilities"). `None` for 0 or too many.
+/// The number of MIG GPU instances, each a directory `giN` (NVIDIA's MIG User Guide, "Device Nodes
+/// and Capabilities"). `None` for 0 or too many.
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance = |name: &str| name.strip_prefix("gi").is_some_and(is_number);
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);

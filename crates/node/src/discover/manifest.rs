@@ -8,7 +8,7 @@ pub enum Entry {
     /// text without white space at its end
     File(String),
     Link(String),
-    /// a name in a directory's listing, of unknown kind
+    /// a directory, or a listed name of unknown kind
     Directory,
 }
 
@@ -81,7 +81,7 @@ pub fn normalise(path: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The unit tests share the text of a manifest with crates/formats.
+/// Unit tests use crates/formats' code for a manifest's text.
 #[cfg(test)]
 #[path = "../../../formats/src/manifest.rs"]
 mod text;

@@ -97,7 +97,7 @@ impl Discovery<'_> {
     }
 
     /// Clears each PCI function's `numa_node` that `Topology::numa_nodes` lacks: a topology file
-    /// with it would be refused. A capture that lists no NUMA node keeps the numbers.
+    /// with such a number is refused. A capture that lists no NUMA node keeps the numbers.
     fn forget_unlisted_numa_nodes(&mut self) {
         let is_unlisted = |function: &&PciFunction| {
             let node = function.numa_node;
@@ -151,7 +151,7 @@ fn tenths(text: &str) -> Option<u64> {
     Some(ones * 10 + u64::from(fraction.chars().next()?.to_digit(10)?))
 }
 
-/// The last part of a link's target: a driver's name, a function's address.
+/// The last part of a link's target, such as a driver's name or a PCI address.
 fn target_name(root: &Root, link: &str) -> Option<String> {
     root.follow(link)?.rsplit('/').next().map(str::to_string)
 }

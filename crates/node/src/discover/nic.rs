@@ -121,9 +121,9 @@ fn is_uverbs(name: &str) -> bool {
 
 /// Leaves out devices that manage the planes of another device.
 ///
-/// A ConnectX-8 on a fabric with several planes has one: `smi1`, on the PCI function of `mlx5_0`.
-/// `smi1` has an active port for each plane and files like a NIC's, but no character device
-/// (drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
+/// On a fabric with several planes a ConnectX-8 has such a device, `smi1`, on the PCI function of
+/// `mlx5_0`. `smi1` has an active port for each plane and files like a NIC's, but no character
+/// device (drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
 /// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`).
 fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     let parents = devices.iter().filter_map(|(_, path)| parent(path));
@@ -143,13 +143,12 @@ fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     devices.retain(|(name, path)| !is_plane(name, path));
 }
 
-/// The RDMA device that a character device below `parent` opens.
 fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
     root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// Character devices by the directory of their PCI function. One listing of `VERBS` is faster than
-/// one of each function's `infiniband_verbs`.
+/// Character devices by the directory of their PCI function. Listing `VERBS` once is faster than
+/// listing each function's `infiniband_verbs`.
 fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in root.list(VERBS, is_uverbs).into_iter().take(MAX_DEVICES) {
@@ -176,8 +175,8 @@ fn own_uverbs(
     names.iter().find(is_its).cloned()
 }
 
-/// A software RDMA device's network interface, empty if unknown. `None` for a NIC, and, unless
-/// `full`, for any device outside the PCI tree.
+/// A software RDMA device's network interface, empty for Soft iWARP. `None` for a NIC; outside the
+/// PCI tree, only soft RoCE has one, and only if `full`.
 ///
 /// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function
 /// instead of devices/virtual, and only the device's files distinguish it from a NIC.
@@ -261,8 +260,8 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         _ => LinkLayer::Unknown,
     };
     // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`. `rate_show` (drivers/infiniband/core/sysfs.c)
-    // prints an unknown speed as SDR and fails for an unknown width: only a driver outside the
-    // kernel prints 0.
+    // prints an unknown speed as SDR and fails for an unknown width; 0 comes only from a driver
+    // outside the kernel.
     let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
     let mut port = Port::new(number, state, link_layer, rate_mbps);
     // an Ethernet port's first GID begins with fe80:: and names no subnet

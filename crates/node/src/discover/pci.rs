@@ -15,8 +15,8 @@ struct Need {
 }
 
 impl Discovery<'_> {
-    /// Adds the PCI function at or above `path`, and all bridges above. Returns the function's
-    /// address and directory, `None` if there is no function or it is too deep.
+    /// Adds the PCI function at or above `path`, and the bridges above it. Returns the function's
+    /// address and directory; `None` if `path` has none, or more than [`PciTree::MAX_DEPTH`].
     ///
     /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` has a bridge and a function. Parts that
     /// are neither host bridge nor address (an auxiliary device, a VMD controller's inner bus) are
@@ -127,7 +127,7 @@ impl Discovery<'_> {
                 }
             }
             let speed = file("max_link_speed");
-            // most NVIDIA GPUs' links run at full speed; then the other end need not be read
+            // most NVIDIA GPUs' links run at full speed, and then the upper end is not read
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
             if end == 0 && is_nvidia && function.link.current.is_none_or(has_its_speed) {

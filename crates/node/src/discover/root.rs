@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// A node's `/sys` and `/proc`, with relative paths such as `sys/class/infiniband`.
 ///
 /// Only regular files are read, up to a limit, so no pipe blocks the process and no file fills
-/// memory. A file or listing over its limit leaves a note.
+/// memory. `read`, `lines` and `list` note a limit that is exceeded.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -37,8 +37,8 @@ enum Backing {
 }
 
 impl Root {
-    /// Most bytes of a file. The longest known is a `cpulist`: 26 KiB for 8192 CPUs without every
-    /// third.
+    /// Most bytes of a file. The longest known is a `cpulist` that omits every third of 8192 CPUs:
+    /// 26 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
     /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or
     /// 27,962 of `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large
@@ -149,7 +149,7 @@ impl Root {
         Some(text)
     }
 
-    /// A file's first `most` bytes, maybe binary. A recording omits them, because people read it.
+    /// A file's first `most` bytes, maybe binary. Recordings, which people read, omit them.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut file = self.open(path)?.take(most as u64);
@@ -224,8 +224,8 @@ impl Root {
             },
         };
         let resolved = normalise(path, &target)?;
-        // a sysfs link's target has no other link in its path; below a link a manifest has no
-        // entries
+        // a sysfs link's target has no other link in its path; a manifest has no entries below a
+        // link
         let is_over_another = match &self.source {
             Backing::Live => false,
             Backing::Directory(tree) => tree.is_over_link(&resolved),
@@ -238,8 +238,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// Names in a directory that `keep` accepts, with inodes, sorted by inode. A sysfs entry that
-    /// is removed and added again has a new inode. All inodes of a manifest are 0.
+    /// A directory's names that `keep` accepts, with inodes, sorted by inode. A sysfs entry that is
+    /// removed and added again has a new inode. All inodes of a manifest are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             let names = self.list(path, keep).into_iter();
@@ -266,7 +266,7 @@ impl Root {
         }
     }
 
-    /// Sorted names in a directory that `keep` accepts.
+    /// A directory's names that `keep` accepts, sorted.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
         let (mut names, is_cut) = match &self.source {
             Backing::Manifest(manifest) => (manifest.list(path), false),
@@ -323,8 +323,8 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle
         }
     };
     let mut bytes = page[..count].to_vec();
-    // one read returns a whole sysfs attribute, at most a page; of a procfs file it returns only
-    // the lines that fit into a page
+    // one read returns a whole sysfs attribute, at most a page; for a procfs file, only the lines
+    // that fit into a page
     if !is_attribute || count == page.len() {
         file.take((Root::MAX_FILE + 1 - count) as u64)
             .read_to_end(&mut bytes)?;

@@ -48,8 +48,8 @@ impl Discovery<'_> {
     }
 
     /// For active RoCE ports without a network in the main IPv4 table, sets `other_namespace`, else
-    /// `routes_elsewhere` if a GID is an address. Routes are then IPv6's or another table's, such
-    /// as a VRF's; UCX uses these too.
+    /// `routes_elsewhere` if a GID is valid beyond the link: UCX also uses IPv6 routes and other
+    /// tables, such as a VRF's.
     ///
     /// The kernel makes a port's GIDs from its interfaces' addresses
     /// (drivers/infiniband/core/roce_gid_mgmt.c).
@@ -90,8 +90,8 @@ impl Discovery<'_> {
             let own = devices.iter();
             let own = own.filter(|device| Some(&*device.parent) == parent);
             let mut own = own.peekable();
-            // a virtual function's interface can be below a virtual NIC's: below Hyper-V's on Azure
-            // (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), or virtio's with a standby
+            // a virtual function's interface can be below the interface of Hyper-V's NIC on Azure
+            // (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), or of virtio's with a standby
             if path.contains("/virtual/") || own.peek().is_none() {
                 let below = self.root.list(&path, |name| name.starts_with("lower_"));
                 for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
@@ -113,7 +113,7 @@ impl Discovery<'_> {
 
 /// True if the interface of a port's first GID is in another network namespace.
 ///
-/// The RDMA device of an interface that moves into a container stays, active, with the container's
+/// If an interface moves into a container, its RDMA device stays active here, with the container's
 /// addresses as GIDs: by default all namespaces share RDMA devices (rdma-system(8), "netns
 /// shared").
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {

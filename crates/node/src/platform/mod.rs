@@ -1,7 +1,7 @@
 //! Built-in models of known machines, in the node file's binary form.
 //!
-//! All devices of a model work. Commands show a model, plan for it and compare it with a live node,
-//! but bind no process to its CPUs.
+//! A model has no broken device. Commands show it, plan for it and compare it with a live node, but
+//! bind no process to its CPUs.
 
 mod known;
 pub mod recognise;
@@ -16,7 +16,6 @@ use nic_placement_topology::Topology;
 pub struct Model {
     /// the name of the model's file below `models`
     pub name: &'static str,
-    /// one line for people
     pub title: &'static str,
     /// the topology, as build.rs writes it
     packed: &'static [u8],

@@ -1,7 +1,7 @@
 //! Recognises a live node as a known machine.
 //!
-//! DMI and GPUs may not contradict the model, and two facts must agree with it: DMI product or PCI
-//! addresses, and one more. GPUs and NICs do not suffice: many vendors' machines have the same.
+//! DMI and GPUs must not contradict the model, and two facts must agree with the model: DMI product
+//! or PCI addresses, and one more. GPUs and NICs do not suffice: many vendors use the same ones.
 //!
 //! Live facts override the model. The model adds only roles of NICs, and paths through switches
 //! that a virtual machine hides.
@@ -40,7 +40,7 @@ const NICS: &str = "its NICs";
 /// the PCI addresses of all GPUs, and of at least half of the compute NICs
 const ADDRESSES: &str = "its PCI addresses";
 
-/// The model with the most agreeing facts; `None` if no model has enough, or if two have the most.
+/// The model with the most agreeing facts; `None` if no model has enough, or on a tie.
 pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     let models = MODELS.iter();
     let mut candidates: Vec<(usize, &'static Model)> = models
@@ -109,8 +109,8 @@ fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree; `None` if `live` has fewer GPUs than the model, as in a job or virtual
-/// machine, unless all live GPUs have the model's addresses.
+/// The facts that agree. `None` if `live` has fewer GPUs than the model (as in a job or virtual
+/// machine), unless all are at the model's stated addresses.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -206,8 +206,8 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     vec![Diagnostic::new(model.name, finding)]
 }
 
-/// Paths from GPUs to NICs that are nearer in the model than on the live bus. A GPU and a NIC that
-/// share a live switch get no paths: the bus hides none of theirs.
+/// Paths from GPUs to NICs that are nearer in the model than on the live bus. A GPU and a NIC below
+/// a common live switch get none: the bus shows all their paths.
 fn hidden_paths(
     live: &Topology,
     model: &Model,

@@ -6,10 +6,10 @@
 pub(super) enum Kind {
     /// memory or a disk; also any root file system, without which no program starts
     Local,
-    /// a server; SIGKILL ends a process that waits for NFS (net/sunrpc/sched.c
+    /// a server. SIGKILL ends a process that waits for NFS (net/sunrpc/sched.c
     /// `rpc_wait_bit_killable`), CIFS (fs/smb/client/transport.c `wait_for_response`), Ceph
     /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), or Lustre once the request is overdue
-    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`); Storage Scale and others have no public source
+    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`). Storage Scale's source is not public
     Remote,
     /// automount(8) mounts a file system over the path; SIGKILL ends a process that waits
     /// (fs/autofs/waitq.c `autofs_wait`)
@@ -74,8 +74,8 @@ impl Mounts {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }
 
-    /// The kind for `path`, which has no links, `.` or `..`. All its directories count, since a
-    /// look-up calls the file system of each.
+    /// The kind for `path`, which has no links, `.` or `..`. Every directory on the path counts: a
+    /// look-up calls each one's file system.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else {
             return Kind::Remote;
@@ -128,7 +128,7 @@ impl Mounts {
     }
 }
 
-/// Decodes escapes such as `\040`, the kernel's for blanks, tabs, line feeds and backslashes
+/// Decodes the kernel's octal escapes of blanks (`\040`), tabs, line feeds and backslashes
 /// (fs/proc_namespace.c `show_mountinfo`, `mangle`).
 fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');

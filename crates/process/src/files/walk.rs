@@ -20,7 +20,7 @@ pub(super) trait FileSystems {
     fn local(&mut self, path: &str) -> FileKind;
     /// `Err`: the reason why the kind is unknown
     fn remote(&mut self, path: &str) -> Result<FileKind, &'static str>;
-    /// opens a directory that automount(8) may mount first
+    /// opens a directory, so that automount(8) mounts there
     fn enter(&mut self, path: &str) -> Result<FileKind, &'static str>;
 }
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Most bytes of a line: Linux's `PIPE_BUF`, up to which a write to a pipe is atomic. A line about
-/// eight GPUs has half.
+/// Most bytes of a line: a write to a pipe is atomic up to Linux's `PIPE_BUF`. A line about eight
+/// GPUs has half as many.
 pub const MAX_BYTES: usize = 4096;
 
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.

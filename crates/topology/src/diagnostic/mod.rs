@@ -48,8 +48,8 @@ pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{end}")
 }
 
-/// Log lines: each finding once, with its first place and the number of others: a broken `/sys`
-/// gives the same finding for each device. A last line counts the rest.
+/// Each finding once, with its first place and the number of other places: a broken `/sys` gives
+/// the same finding for each device. A last line counts findings not shown.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {

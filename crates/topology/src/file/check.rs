@@ -84,7 +84,7 @@ fn sources(sources: &[String]) -> Result<()> {
 
 pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topology> {
     header(Some(&file.format), Some(file.version))?;
-    // no `DeviceName`: vendors' product names have spaces (`PowerEdge XE9680`)
+    // not as `DeviceName`: product names have spaces (`PowerEdge XE9680`)
     free_text("name", &file.name)?;
     if file.name.is_empty() {
         return wrong("name", "", "the machine's name");
@@ -204,8 +204,8 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     Ok(tree)
 }
 
-/// Refuses a function that leads to no host bridge. If a bridge above lacks its parent, the error
-/// is that bridge's.
+/// Refuses a function that leads to no host bridge. A bridge above without its parent is refused by
+/// its own check.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -245,7 +245,7 @@ fn check_gpu(i: usize, gpu: &Gpu, function: &PciFunction) -> Result<()> {
     }
 }
 
-/// Refuses two GPUs with the same UUID, device file or runtime index, or address and partition.
+/// Refuses two GPUs with the same UUID, device file, runtime index or function (and partition).
 fn gpus_differ(gpus: &[Gpu]) -> Result<()> {
     let each = |of: fn(&Gpu) -> Option<String>, field: &str| {
         let values = gpus.iter().map(of).enumerate();

@@ -1,8 +1,8 @@
 //! A PCI function in a topology file: a line of text, as this project writes it, or an object with
 //! the same fields.
 //!
-//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third of
-//! the object's size.
+//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third as
+//! long as such an object.
 
 use crate::PciFunction;
 use serde::de::value::MapAccessDeserializer;

@@ -9,7 +9,7 @@
 //! `tcp,sockcm`, the default without rdmacm. UCX ignores unknown managers
 //! (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
 //!
-//! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device, under tcp an interface.
+//! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device: with tcp an interface.
 
 use super::super::{Answer, Query, works};
 use super::{FILES, NET_DEVICES};

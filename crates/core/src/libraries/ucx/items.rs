@@ -26,7 +26,7 @@ pub(super) struct Transports {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gda {
     Named,
-    /// admitted unnamed: not excluded, or by the alias `ib` (since 1.21)
+    /// admitted by `all`, a `^` list without it, or the alias `ib` (since 1.21)
     LeftIn,
     RuledOut,
 }

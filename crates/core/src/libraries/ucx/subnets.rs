@@ -18,7 +18,7 @@ enum Subnet {
     InfiniBand(SubnetPrefix),
     Roce(Network),
     /// a port without a network in IPv4's main table, the only table in `Topology`; UCX also reads
-    /// IPv6's and a VRF's (since 1.19: src/ucs/sys/netlink.c
+    /// tables of IPv6 and VRFs (since 1.19: src/ucs/sys/netlink.c
     /// `ucs_netlink_init_routing_table_cache`)
     Unknown(PortRef),
 }

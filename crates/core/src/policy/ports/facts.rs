@@ -20,7 +20,7 @@ pub(super) struct Row<'a> {
     pub(super) failure: Option<String>,
     /// true if the port is a rail of the step's map
     pub(super) was_rail: bool,
-    /// if the NIC is a virtual function, its physical one
+    /// the physical function, if the NIC is a virtual one
     physfn: Option<PciAddress>,
     vfs: Option<u32>,
     /// true if a virtual function of this NIC is a NIC of the node
@@ -223,9 +223,9 @@ impl Row<'_> {
         route.into_iter().chain(self.shared_port(good)).collect()
     }
 
-    /// Evidence against a physical function, whose port its virtual functions share. If one of
-    /// these may be chosen, it replaces the physical function. If none is a NIC of the node,
-    /// virtual machines or containers have them and use the port too.
+    /// Evidence against a physical function whose virtual functions share its port. A virtual
+    /// function that may be chosen replaces the physical one. If no virtual function is a NIC of
+    /// the node, virtual machines or containers use the port through them.
     fn shared_port(&self, good: &[&Row]) -> Option<String> {
         if self.shows_vf {
             let is_free = |other: &&&Row| {

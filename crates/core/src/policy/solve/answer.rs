@@ -90,8 +90,8 @@ impl<'p> Solved<'p> {
         }
     }
 
-    /// True if no other answer is as good: each GPU's rails give full bandwidth, and all others
-    /// open to it are worse.
+    /// True if no other answer is as good: each GPU's rails give full bandwidth, and every other
+    /// rail open to the GPU is worse.
     pub(super) fn is_ideal(&self) -> bool {
         let problem = self.problem;
         self.rails_of.iter().enumerate().all(|(gpu, rails)| {

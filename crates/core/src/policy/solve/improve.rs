@@ -40,7 +40,7 @@ pub(super) fn improved(answer: Solved) -> Solved {
 
 struct Improving<'p> {
     answer: Solved<'p>,
-    /// the least share of any GPU
+    /// the least share
     worst: u64,
     /// `[link]`: the GPUs whose paths cross it, ascending, once for each path
     users: Vec<Vec<usize>>,
@@ -93,9 +93,9 @@ impl Improving<'_> {
         })
     }
 
-    /// Gives each GPU with one of the rails `from` and `to` the other. Keeps only a gain; true if
-    /// kept. Tried only if a GPU gets a better rail, or the first of these GPUs gets the earlier
-    /// rail, `to`.
+    /// Exchanges rails `from` and `to` of the GPUs that have one of them. Keeps only a gain; true
+    /// if kept. Tried only if a GPU gets a better rail, or the first GPU gets `to`, the earlier
+    /// rail.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
         let Solved {
             problem, rails_of, ..
@@ -131,8 +131,8 @@ impl Improving<'_> {
         open.contains(to) && !problem.is_decided(gpu)
     }
 
-    /// A quick test: false if the GPU would hardly gain; gains of other GPUs may be missed. True
-    /// for a GPU that wants several rails: one may gain what another loses.
+    /// A quick test: false if the GPU itself would hardly gain, though others might. Always true
+    /// for a GPU with several rails: the others may gain.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {
@@ -175,7 +175,7 @@ impl Improving<'_> {
         self.is_gain(after.cmp(&before), moves)
     }
 
-    /// Makes `moves` between the same two rails if they gain together; true if made.
+    /// Makes `moves`, all between two rails, if together they gain; true if made.
     fn make_if_gain(&mut self, moves: &[Move]) -> bool {
         let before = self.answer.load.attempt(moves);
         for one in moves {
@@ -216,7 +216,7 @@ impl Improving<'_> {
         *rails = rails.without(from).with(to);
     }
 
-    /// Each GPU with a share that the attempted moves change, and the new share; `None` if a share
+    /// The GPUs whose shares the attempted moves change, with the new shares; `None` if a share
     /// falls below the present least. `before` is from `Load::attempt`.
     fn changed_shares(&self, moves: &[Move], before: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Solved {

@@ -117,7 +117,7 @@ impl<'p> Load<'p> {
         rails.iter().map(|rail| self.share(gpu, rail)).sum::<u64>() / PARTS
     }
 
-    /// A GPU's share of a rail, in parts of a Mbit/s.
+    /// A GPU's share of a rail, in Mbit/s times [`PARTS`].
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
         let levels = self
             .problem

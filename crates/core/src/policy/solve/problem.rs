@@ -39,8 +39,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem without paths, for [`Problem::add_path`]. `rates`: Mbit/s of each rail, for at
-    /// most [`MOST_RAILS`]. `wants`: each GPU's number of rails, cut to 1 at least and all at most.
+    /// A problem without paths. `rates`: Mbit/s of each rail, for at most [`MOST_RAILS`] rails.
+    /// `wants`: each GPU's number of rails; 0 counts as 1, too many as all.
     pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         let most = rails.clamp(1, MOST_RAILS);
@@ -61,7 +61,7 @@ impl Problem {
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// Adds the next path: each GPU's paths in rail order, GPU by GPU. `lets_through`: its Mbit/s
+    /// Adds the next path; paths come GPU by GPU, in rail order. `lets_through`: the path's Mbit/s
     /// apart from shared links. `of_gpu`, `of_rail`, `between`: shared links besides the rail.
     pub(crate) fn add_path(
         &mut self,

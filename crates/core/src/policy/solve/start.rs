@@ -6,7 +6,7 @@ use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
-/// Each GPU in turn takes its nearest rail, of equals the least used so far, as other tools do.
+/// Each GPU in turn takes its nearest rail; of equals, the least used so far.
 pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut users = vec![0; problem.rails()];
@@ -66,7 +66,7 @@ fn given(problem: &Problem) -> Vec<RailSet> {
 }
 
 /// Gives each GPU with a choice one rail per round, until it has as many as it wants; `next`
-/// chooses from the open rails that it lacks.
+/// chooses from the open rails that the GPU lacks.
 fn in_turn(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

@@ -14,8 +14,8 @@ pub(super) struct Contained {
 }
 
 impl Contained {
-    /// The tree at `path`; without `sys` there, as in many archives, the first subdirectory by name
-    /// with `sys`.
+    /// The tree at `path`. If `path` has no `sys`, as in many archives, the first subdirectory by
+    /// name that has one.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
@@ -38,7 +38,7 @@ impl Contained {
     /// Resolves only the last name; `directories` has the parent. `canonicalize` would look up
     /// every name.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
-        /// Most names in a path resolved by recursion; the deepest path read has 25.
+        /// Most names in a path resolved by recursion; discovery's deepest has 25.
         const MAX_PARTS: usize = 64;
         if let Some(known) = self.directories.borrow().get(path) {
             return known.clone();
@@ -77,7 +77,7 @@ impl Contained {
         };
         match self.directory(path) {
             Some(real) => real != self.base.join(path),
-            // missing, or outside
+            // missing, or outside the tree
             None => {
                 let above = path.match_indices('/').map(|(at, _)| &path[..at]);
                 above.chain([path]).any(is_link)

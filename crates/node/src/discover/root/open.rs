@@ -139,8 +139,8 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// Checks the owner of the open file, not of the directories above: their owners could only put
-/// another file of root's there.
+/// Checks the owner of the open file, not of the directories above: a directory's owner could only
+/// put another of root's files at `path`.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_followed(path).and_then(|file| bounded(file, limit, author));
     read.map_err(|problem| problem.of(path))
@@ -226,7 +226,7 @@ pub fn file_kind(path: &Path) -> FileKind {
     }
 }
 
-/// Device and inode of a path's target; these do not depend on the mount namespace.
+/// Device and inode of the file at a path; a file has the same in every mount namespace.
 pub fn identity(path: &str) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
