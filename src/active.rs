@@ -13,7 +13,7 @@ pub(crate) static STEP: OnceLock<StepState> = OnceLock::new();
 #[allow(clippy::large_enum_variant, reason = "there is one value, in a static")]
 pub(crate) enum StepState {
     Placed(Active),
-    /// the wish, for `task::withdraw`; a line for a user that asked for placement
+    /// the wish, for `task::withdraw`; the refusal to print, if the user asked for placement
     NotPlaced(Wish, Option<String>),
     /// a step without programs of the user's job, such as `extern`
     Foreign,
@@ -27,7 +27,7 @@ pub(crate) struct Active {
     /// sorted names of variables that a task reads
     pub(crate) names: Vec<Cow<'static, str>>,
     pub(crate) threads_per_core: Option<usize>,
-    /// true if pyxis follows nic-placement in plugstack.conf
+    /// pyxis follows nic-placement in plugstack.conf
     pub(crate) container_later: bool,
 }
 
@@ -35,20 +35,20 @@ pub(crate) struct Active {
 /// panic in planning.
 pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 
-/// Larger ids are the batch script, the interactive shell and the step of adopted processes
-/// (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`). Such steps are not placed: a batch script's sruns
+/// Larger ids: the batch script, the interactive shell and the step of adopted processes
+/// (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`). These steps are not placed: a batch script's sruns
 /// would take the plugin's variables for the user's.
 const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
 
-/// `SLURM_INTERACTIVE_STEP` and `SLURM_BATCH_SCRIPT`, the same in all releases.
+/// `SLURM_INTERACTIVE_STEP` and `SLURM_BATCH_SCRIPT`, the same in all tested releases.
 const PROGRAMS_OF_JOBS: [u32; 2] = [0xffff_fffa, 0xffff_fffb];
 
-/// True for a numbered step of srun's.
+/// True for srun's numbered steps.
 pub(crate) fn is_normal(spank: &SpankHandle) -> bool {
     spank.job_stepid().is_ok_and(|id| id <= MAX_NORMAL_STEP_ID)
 }
 
-/// True for a batch script or the shell of an allocation.
+/// True for a batch script or salloc's interactive shell.
 pub(crate) fn is_program_of_job(spank: &SpankHandle) -> bool {
     spank
         .job_stepid()

@@ -1,9 +1,9 @@
-//! In srun, sbatch and salloc: chooses between option and variable, reports typos before the job is
-//! queued, and sets variables for the nodes.
+//! In srun, sbatch and salloc: chooses between `--nic-placement` and [`ENVIRONMENT`], reports typos
+//! before the job is queued, and sets variables for the nodes.
 //!
-//! Slurm passes the option of sbatch or salloc to the sruns inside as their own
-//! (src/common/spank.c, `spank_process_env_options`). Without `init`, that option would override
-//! an [`ENVIRONMENT`] that the script sets.
+//! Slurm passes sbatch's or salloc's option to the job's sruns as their own (src/common/spank.c,
+//! `spank_process_env_options`). Without `init` the option would override an [`ENVIRONMENT`] that
+//! the script sets.
 #![forbid(unsafe_code)]
 
 use crate::log::say;
@@ -27,11 +27,11 @@ const LEFT: [&str; 2] = [
     "_SLURM_SPANK_OPTION_nic_placement_nic_placement",
 ];
 
-/// Variable in which sbatch and salloc keep the [`ENVIRONMENT`] that their option overrode.
+/// Variable in which sbatch and salloc keep an [`ENVIRONMENT`] that their option overrides.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
-/// Removes sbatch's or salloc's option, before Slurm reads it, if the user has changed
-/// [`ENVIRONMENT`] since the submission.
+/// Removes an outer sbatch's or salloc's option, before Slurm reads it, if [`ENVIRONMENT`] has
+/// another valid value than at submission.
 pub(crate) fn init() {
     let (before, now) = (variable(BEFORE), variable(ENVIRONMENT));
     if replaces_the_allocations(now.as_deref(), before.as_deref()) {
@@ -39,7 +39,7 @@ pub(crate) fn init() {
     }
 }
 
-/// Reports a typo in [`ENVIRONMENT`], and a missing `=` of the option. The job still runs: Slurm
+/// Reports a typo in [`ENVIRONMENT`], and a missing `=` after the option. The job still runs: Slurm
 /// ignores an optional plugin's return value here. A typo in the option has already ended the
 /// command.
 pub(crate) fn init_post_opt() {
@@ -59,9 +59,9 @@ pub(crate) fn init_post_opt() {
     }
 }
 
-/// In srun: if the admin has disabled placement, tells a user that asks for it, and sets
-/// [`ALREADY_REPORTED`], so that no node repeats the line. Faults in this host's configuration are
-/// debug lines, since nodes read their own file.
+/// In srun: if the user asks for placement and the admin has disabled it, prints the reason and
+/// sets [`ALREADY_REPORTED`], so that no node repeats it. Faults in this host's configuration are
+/// debug lines, since nodes read their own.
 pub(crate) fn tell_the_user() {
     /// Slurm calls the hook for each component of a heterogeneous job.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
@@ -87,8 +87,9 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// In srun: sets for the nodes, which cannot always see srun's options, [`components::OFF`] if any
-/// component of a heterogeneous job has `off`, and [`cpu_bind::VARIABLE`].
+/// In srun: sets variables for the nodes, which do not see all srun options.
+/// [`components::OFF`] means that a component of a heterogeneous job has `off`;
+/// [`cpu_bind::VARIABLE`] describes the user's CPU binding.
 pub(crate) fn tell_the_nodes() {
     let settled = with_this_component(
         "a job's components have one placement: the last words hold for all, and an `off` of any",
@@ -135,7 +136,7 @@ fn arguments() -> Vec<String> {
     words.collect()
 }
 
-/// In sbatch and salloc: copies [`ENVIRONMENT`]'s value to [`BEFORE`] for the sruns inside.
+/// In sbatch and salloc with the option: copies a valid [`ENVIRONMENT`] to [`BEFORE`].
 pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;

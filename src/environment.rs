@@ -1,4 +1,4 @@
-//! A step's or task's environment, read in one pass: `spank_getenv` needs a buffer of 4 KiB.
+//! A step's or task's environment in one pass: slurm-spank's `getenv` allocates 4 KiB per variable.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
@@ -18,10 +18,10 @@ pub(crate) struct Environment {
     stack: Option<u64>,
 }
 
-/// Reads the values of `names`, which must be sorted. A value that is not UTF-8 counts as set by
-/// the user.
+/// Reads the values of `names`, which must be sorted. A value that is not UTF-8 still counts as
+/// set.
 ///
-/// Allocates a pointer for each variable; execve(2) bounds their number.
+/// Allocates a pointer for each variable; execve(2) bounds the variables' number.
 pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
     let mut environment = Environment::default();
     for entry in spank.job_env_os().unwrap_or_default() {
@@ -50,8 +50,8 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// The bytes of the variables and, in `words`, of the arguments; the stack limit, by which
-    /// execve(2) bounds them.
+    /// The bytes of variables and arguments (`words`), and the stack limit, by which execve(2)
+    /// bounds them.
     pub(crate) fn room(&self, words: usize) -> Room {
         Room {
             taken: words + self.size,
@@ -60,12 +60,12 @@ impl Environment {
     }
 }
 
-/// Makes the changes, reads them back, returns failures.
+/// Makes the changes, reads them back, and returns failures.
 pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {
         let result = match change {
-            // `true` overwrites: the plan has seen the old value
+            // `true` overwrites: the plan was made from the old value
             Change::Set(value) => spank.setenv(name.as_ref(), value, true),
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),

@@ -29,7 +29,7 @@ use std::sync::{Once, OnceLock};
 type Argv = *const *const c_char;
 
 /// Slurm's loader checks this symbol (src/common/plugin.c, `_verify_syms`).
-// SAFETY: no other object in a Slurm process exports this name into the plugin's scope.
+// SAFETY: Slurm opens plugins without RTLD_GLOBAL (src/common/plugin.c): equal names do not clash.
 #[unsafe(no_mangle)]
 pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 
@@ -38,9 +38,9 @@ pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
 /// The Slurm release, `major << 16 | minor << 8`. Slurm loads only plugins of its own release
-/// (`_verify_syms`), so `CONSTRUCTOR` stores the running program's release, or 0 if untested, which
-/// Slurm refuses with a clear line.
-// SAFETY: as `plugin_name`. Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
+/// (`_verify_syms`), so `CONSTRUCTOR` stores the running program's release, or 0 for an untested
+/// release; Slurm refuses 0 with a clear line.
+// SAFETY: as `plugin_name`. Slurm reads the number after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
 
@@ -54,7 +54,7 @@ extern "C" fn fill_version() {
     plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The one release of a build with, say, `NIC_PLACEMENT_SLURM_RELEASE=22.05`; else `None`.
+/// NIC_PLACEMENT_SLURM_RELEASE at build time, such as `22.05`; `None` if unset.
 const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
     Some(release) => Some(stamp(release.as_bytes())),
     None => None,
@@ -78,8 +78,9 @@ const fn stamp(release: &[u8]) -> u32 {
     number(*a, *b) << 16 | number(*c, *d) << 8
 }
 
-/// `STAMP`, else the running Slurm's release, if tested. Slurm exports only its API version:
-/// `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each release.
+/// `STAMP`, else the running Slurm's release; `None` if untested. Slurm exports only its API
+/// version: `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each
+/// release.
 fn loaders_release() -> Option<u32> {
     let symbol = programs_symbol(c"slurm_api_version");
     // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all tested releases; NULL is
@@ -95,7 +96,7 @@ fn programs_symbol(name: &CStr) -> *mut c_void {
 }
 
 /// Registers the option in every program that uses its value.
-// SAFETY: the name is Slurm's for this hook, the signature slurm/spank.h's `spank_f`.
+// SAFETY: the name is Slurm's for this hook; the signature is `spank_f` of slurm/spank.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
@@ -180,8 +181,8 @@ fn hook(
 /// Calls `take` with the first two words of the step's command, and an iterator over all words.
 ///
 /// For an OCI container Slurm moves the words elsewhere and leaves NULL
-/// (src/slurmd/slurmstepd/container.c, `_modify_config`). Reading stops at NULL, beyond which
-/// slurmstepd 22.05 crashed; slurm-spank's own reader does not stop.
+/// (src/slurmd/slurmstepd/container.c, `_modify_config`). Reading stops at the NULL: slurmstepd
+/// 22.05 crashed otherwise. slurm-spank's `job_argv` does not stop there.
 fn with_arguments(
     spank: spank_t,
     take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>),
@@ -199,7 +200,7 @@ fn with_arguments(
         if place >= count {
             return None;
         }
-        // SAFETY: the list has `count` entries, lives as long as the step, and no other thread of
+        // SAFETY: the list has `count` entries and lives as long as the step; no other thread of
         // slurmstepd changes it while plugins run.
         let word = unsafe { *list.add(place) };
         // SAFETY: an entry is NULL or a string that ends with NUL.
@@ -223,11 +224,11 @@ fn slurms_log_level() -> Option<c_int> {
 const TASK_INIT: &str = "task_init";
 
 /// Returns 0 after a panic: unwinding would abort slurmstepd, and srun would hang until the time
-/// limit. In `task_init` a panic ends the task of a step with a strict word.
+/// limit. In `task_init` a panic ends the task if `active::STRICT` is set.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
-    // std's hook would print a backtrace on the user's terminal. Our object has its own std, so
-    // other plugins' panics do not reach this hook. Set once: a write in each task would copy pages
-    // that fork(2) shares
+    // std's hook would print on the user's terminal. Our object has its own std, so other plugins'
+    // panics do not reach this hook. Set once: a write in each task would copy pages that fork(2)
+    // shares
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {
@@ -271,7 +272,7 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls this for the option on the command line, in `#SBATCH` and in the variables
+/// Slurm calls this for the option on the command line, in `#SBATCH`, in the variables
 /// `command::LEFT`, and on the node; the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {

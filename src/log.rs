@@ -1,9 +1,11 @@
-//! Routes `log` records to Slurm's log, away from users' terminals.
+//! Routes `log` records to Slurm's log; by default the user sees only errors of srun, sbatch and
+//! salloc.
 //!
-//! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal. On a node both
-//! write slurmd's log; in a task `slurm_error` also prints on the task's stderr.
+//! In these commands `slurm_error` and `slurm_info` print on the terminal. On a node both write
+//! slurmd's log; in a task `slurm_error` also prints on the task's stderr.
 //!
-//! Only this file calls Slurm's log, by [`one_line`]: no text can end a line or move a cursor.
+//! Only this file calls Slurm's log. [`one_line`] keeps a text from ending a line or moving a
+//! cursor.
 #![forbid(unsafe_code)]
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -14,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
-/// slurmstepd under `observe`: `tell_admin` logs all warnings in one line.
+/// slurmstepd under `observe`: warnings are verbose, since `tell_admin` logs them in one line.
 const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 
@@ -49,7 +51,7 @@ pub(super) fn say(line: &str) {
     slurm_spank_log(&one_line(&format!("nic-placement: {line}")));
 }
 
-/// Writes slurmd's log at its default level, unseen by the user.
+/// Logs at slurmd's default level; the user does not see the line.
 pub(super) fn tell_admin(line: &str) {
     spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
@@ -63,13 +65,12 @@ pub(super) fn install(context: Context) {
 }
 
 /// Sets `log`'s level by Slurm's (`log_level_t`, src/common/log.h), or the highest if Slurm's is
-/// unknown. Lines that Slurm would drop are then not formatted, which saves a tenth of a hook's
-/// time.
+/// unknown. Lines that Slurm would drop are not formatted: this saves a tenth of a hook's time.
 pub(super) fn up_to(slurms_level: Option<i32>) {
     log::set_max_level(match slurms_level {
         Some(5) => LevelFilter::Debug,
         Some(4) => LevelFilter::Info,
-        // on a node our warnings are Slurm's `info` (3), our errors its `error`
+        // on a node our warnings are Slurm's `info` (3)
         Some(..4) => LevelFilter::Warn,
         Some(6..) | None => LevelFilter::Trace,
     });

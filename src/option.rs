@@ -1,4 +1,4 @@
-//! The option's value, plugstack.conf's arguments, and the faults that test builds provoke.
+//! `--nic-placement`'s value, plugstack.conf's arguments, and faults that test builds provoke.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
@@ -9,15 +9,15 @@ use std::io::{self, ErrorKind, Write};
 use std::process::exit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The words of the last `option_callback`, since Slurm's last call counts.
+/// The words of the last `option_callback`: Slurm's last call counts.
 static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 
 /// Stores the option's value. Returns false in scrontab, and for a bad value in srun, sbatch and
 /// salloc, which then end and queue no job.
 ///
 /// On a node, returns true for a bad value: after false slurmstepd would log the raw value, line
-/// ends included (src/common/spank.c, `_spank_stack_get_remote_options`), and a later Slurm may
-/// count a node failure.
+/// ends included (src/common/spank.c, `_spank_stack_get_remote_options`), and later releases may
+/// take it for a node failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
     if !remote && is_scrontab() {
         log::error!(
@@ -71,7 +71,7 @@ pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// On a node: the option's words, or `off` if any component of a heterogeneous job has it.
+/// On a node: the option's words, or `off` if any component of a heterogeneous job has `off`.
 pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
     match variable(spank, components::OFF).as_deref() {
         Some("1") => Words::parse("off").ok(),
@@ -83,7 +83,7 @@ pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
 /// line, before any other hook (src/common/spank.c, `spank_stack_load`).
 static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
 
-/// Adds one plugstack.conf line's arguments, less those for faults in test builds.
+/// Adds one plugstack.conf line's arguments, without those for faults in test builds.
 pub(crate) fn note_arguments(spank: &SpankHandle) {
     // an error counts as an unknown argument, so no step is placed
     let said = spank

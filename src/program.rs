@@ -1,4 +1,4 @@
-//! The step's program: launchers' daemons, and words that bind processes to CPUs.
+//! Finds launchers' daemons, and words that bind processes to CPUs, in the step's command.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
@@ -15,16 +15,16 @@ use std::sync::OnceLock;
 /// A launcher's daemon, which srun starts once on each node to start the ranks there.
 ///
 /// Only the program's name identifies it: `SLURM_EXTERNAL_LAUNCHER`, which Hydra sets for its srun,
-/// also reaches sruns of ranks.
+/// also reaches sruns that ranks start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
     /// `orted`, `prted`: Open MPI's mpirun starts these on all nodes but its own; ranks keep the
     /// step's variables (plm_slurm_module.c, `launch_daemons`; tested: 4.1.4, 5.0.11)
     OpenMpi,
     /// proxies of MPICH, Intel MPI and MVAPICH (lib/tools/bootstrap/external/slurm_launch.c;
-    /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), Flux's broker. In ranks the environment of
-    /// mpiexec or `flux run` overrides the step's: a rank would have mpiexec's GPUs, but the
-    /// daemon's NIC (tested: MPICH 4.0.2, 5.0.2, Intel MPI 2021.19)
+    /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), and Flux's broker. In ranks the
+    /// environment of mpiexec or `flux run` overrides the step's: a rank would have mpiexec's GPUs,
+    /// but the daemon's NIC (tested: MPICH 4.0.2, 5.0.2, Intel MPI 2021.19)
     Overlaying,
 }
 
@@ -48,7 +48,7 @@ const LONGEST_NODELIST: usize = 64 * 1024;
 
 struct Started {
     daemon: Option<Daemon>,
-    /// words that bind processes, also those in a file of `--multi-prog`
+    /// words that bind processes, in the command or in `--multi-prog`'s file
     words: Vec<&'static str>,
     size_of_words: usize,
 }
@@ -60,14 +60,14 @@ pub(crate) fn size_of_words() -> usize {
     STARTED.get().map_or(0, |started| started.size_of_words)
 }
 
-/// Keeps facts about the step's command; `words` are the first two.
+/// Keeps facts about the step's command; `words` are its first two.
 ///
 /// With `--multi-prog` the first word names a file and the second holds its text, up to 4 MiB
 /// (src/srun/launch.c, `_load_multi`). Plugins cannot see `--multi-prog`, so any second word is
-/// parsed as such text; a program's argument does not match its form.
+/// parsed as such a file; a program's argument has another form.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
-        // a longer word is the text of `--multi-prog`: execve(2) would refuse it as an argument
+        // a word over this limit is `--multi-prog`'s file: execve(2) would refuse such an argument
         let all: Vec<&CStr> = all
             .filter(|word| word.count_bytes() < Room::LONGEST)
             .collect();
@@ -88,8 +88,8 @@ fn daemon() -> Option<Daemon> {
     STARTED.get()?.daemon
 }
 
-/// True for a launcher's daemon. Callers then ignore `-c` and strict words, meant for ranks: the
-/// step's only task on a node is the daemon.
+/// True for a launcher's daemon. Callers then ignore `-c` and strict words: the user means ranks,
+/// but the step's only task on a node is the daemon.
 ///
 /// From 23.11 on srun reads SLURM_CPUS_PER_TASK for daemons too, and binds no task with
 /// `--external-launcher` (src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
@@ -104,9 +104,9 @@ pub(crate) fn words() -> &'static [&'static str] {
 /// The reason not to place a launcher's daemon: ranks would get the daemon's NIC, or variables that
 /// differ between nodes.
 ///
-/// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables alone.
-/// If nodes' variables differ, libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail
-/// or connect wrong NICs. So Open MPI's daemons are placed only if the step has all of the job's
+/// Open MPI's mpirun starts its own node's ranks itself, with only the batch script's variables. If
+/// nodes' variables differ, libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or
+/// connect wrong NICs. So Open MPI's daemons are placed only if the step has all of the job's
 /// nodes, or if mpirun itself runs in a placed step.
 pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     if daemon()? == Daemon::Overlaying {

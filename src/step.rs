@@ -1,6 +1,6 @@
 //! In slurmstepd, as root, once for each step and node: reads the node and makes the plan.
 //!
-//! A crash here would hang srun until its time limit: all work is bounded, and failures are logged.
+//! All work is bounded, and failures are logged: a crash here would hang srun until its time limit.
 #![forbid(unsafe_code)]
 
 use crate::active::{
@@ -29,8 +29,8 @@ use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::borrow::Cow;
 
-/// The library of pyxis, which runs tasks in containers. All tasks of the node get the environment
-/// of the first task's container, which overrides variables that earlier plugins set (NVIDIA/pyxis,
+/// The library of pyxis, which runs tasks in containers. pyxis gives all tasks of a node the first
+/// task's container environment, overriding variables that earlier plugins set (NVIDIA/pyxis,
 /// pyxis_slurmstepd.c, `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
@@ -42,8 +42,8 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
-/// When slurmd starts: logs if the node file is missing. Slurm calls `slurm_spank_init` in slurmd
-/// too (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
+/// When slurmd starts: logs if this node has RDMA devices but no node file. Slurm calls
+/// `slurm_spank_init` in slurmd too (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
 pub(crate) fn tell_of_no_node_file() {
     if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
         tell_admin(&line);
@@ -59,7 +59,7 @@ fn step(spank: &SpankHandle) -> StepState {
     let is_meant = is_normal && wish.places() && off.is_none();
     let of_ranks = is_meant.then(|| program::why_not_placed(spank)).flatten();
     let is_placed = is_meant && of_ranks.is_none();
-    // strict words never fail a launcher's daemon: the launcher would wait for it
+    // strict words never fail a launcher's daemon, for which the launcher would wait
     let is_strict = wish.strictness > Strictness::BestEffort && !wish.dry_run;
     if is_placed && is_strict && !program::starts_ranks() {
         let _ = STRICT.set(wish.strictness);
@@ -119,7 +119,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Most findings about the admin's arguments that a step logs.
+/// Most findings that a step logs about the admin's settings.
 const DOUBTS: usize = 8;
 
 /// The settings of admin and user, and the reason if placement is off.
@@ -154,8 +154,8 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 
-/// Slurm's grant to the step. Only in slurmstepd do variables hold `--cpu-bind` and `--mem-bind` as
-/// given to srun: slurmd replaces them for each task.
+/// Slurm's grant to the step. The step's variables hold `--cpu-bind` and `--mem-bind` as given to
+/// srun; Slurm overwrites these variables in each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let mut names = [
         &cpu_bind::READ[..],
@@ -183,7 +183,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,
-        // a job with all cores of the node shares it with no other job
+        // a job with all cores of a node shares the node with no other job
         alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
@@ -217,7 +217,7 @@ fn counted(spank: &SpankHandle) -> Option<Counted> {
     })
 }
 
-/// Threads of the first core: Slurm counts threads only if all cores of a node have equally many
+/// Threads of the first core. They stand for all cores, since Slurm has one number for a node
 /// (slurm.conf(5), `ThreadsPerCore`).
 fn threads_per_core(node: &Topology) -> Option<usize> {
     if let Some(first) = node.pus.first() {
@@ -232,7 +232,6 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
     count(CpuSet::from_mask(&siblings.text).ok())
 }
 
-/// `None` for an empty set.
 fn count(set: Option<CpuSet>) -> Option<usize> {
     set.map(|set| set.len()).filter(|count| *count > 0)
 }

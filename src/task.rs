@@ -1,4 +1,4 @@
-//! In each task, as its user, just before its program starts: plans, applies the plan, reads back.
+//! In each task, as its user, just before its program starts: plans, applies and checks placement.
 #![forbid(unsafe_code)]
 
 use crate::active::{
@@ -28,7 +28,6 @@ pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
     else {
         return;
     };
-    // a dry run changes no variable
     if !session.plan.wish.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
     }
@@ -65,7 +64,7 @@ pub(crate) fn init(spank: &SpankHandle) {
             String::new()
         }
     };
-    // srun's variables for slurmstepd must not reach the program, nor the sruns that it starts
+    // removes srun's variables for slurmstepd: sruns that the program starts would inherit them
     for name in OF_SRUN
         .into_iter()
         .filter(|name| present.contains_key(*name))
@@ -77,9 +76,9 @@ pub(crate) fn init(spank: &SpankHandle) {
     }
 }
 
-/// The task's number in the step, by SLURM_PROCID, in which slurmd overwrites a user's value.
-/// SPANK's own item counts each component of a heterogeneous step from 0
-/// (src/slurmd/slurmstepd/task.c, `exec_task`).
+/// The task's number in the step: SLURM_PROCID, which Slurm overwrites if the user set it. SPANK's
+/// number starts from 0 in each component of a heterogeneous step (src/slurmd/slurmstepd/task.c,
+/// `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
     let procid = present.get(PROCID).filter(is_number);
@@ -89,21 +88,21 @@ fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
         .unwrap_or(0)
 }
 
-/// In the step's first task: tells the user why the requested placement is refused, unless srun has
-/// said so.
+/// In the step's first task: prints why the requested placement is refused, unless srun has done
+/// so.
 fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(StepState::NotPlaced(_, Some(refusal))) = STEP.get() else {
         return;
     };
-    // 0 in each component's first task: another component may be placed
+    // 0 in each component's first task: one component may be refused, another placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
     if is_first && !present.contains_key(ALREADY_REPORTED) {
         say(refusal);
     }
 }
 
-/// Ends the task if a strict word is set, since Slurm ignores an optional plugin's return value.
-/// Slurm then lets the step's other tasks wait for this task, unless `srun -K` or the site's
+/// Ends the task if [`STRICT`] is set, since Slurm ignores an optional plugin's return value.
+/// The step's other tasks may then wait for this task, unless `srun -K` or the site's
 /// KillOnBadExit=1 ends them.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     if let Some(word) = STRICT.get() {
@@ -114,7 +113,7 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     }
 }
 
-/// Places one task; returns its failures, if any.
+/// Returns the failures.
 fn place(
     spank: &SpankHandle,
     active: &Active,
@@ -135,7 +134,7 @@ fn place(
         room: Some(environment.room(program::size_of_words())),
         ..task(active, session, &environment.present)
     };
-    // the process has the user's rights: a file that it cannot read, the program cannot either
+    // the process has the user's rights: it can read the files that the program can read
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
     let evidence = Evidence {
@@ -177,8 +176,8 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
     let mut masks = cpu_bind::masks(|name| present.get(name).map(String::as_str));
     let online = session.plan.node.cpus();
-    // slurmd counts CPUs when it starts: its masks can name a CPU that went offline since, which no
-    // affinity has
+    // slurmd counts CPUs when it starts: unlike an affinity, its masks can name a CPU that is
+    // offline now
     if cpus.is_subset(&online) {
         let wider = masks.iter_mut().filter(|mask| !mask.is_subset(&online));
         wider.for_each(|mask| *mask = mask.intersection(&online));
@@ -195,9 +194,9 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
     }
 }
 
-/// If this step is not placed: removes an outer placed step's values, which name the NIC of one
-/// task of that step. A batch script or interactive shell has such values if a placed task called
-/// sbatch or salloc, perhaps on another node. Its programs would take them for the user's own.
+/// In a step that is not placed: removes an outer placed task's variables, since programs would use
+/// that task's NIC. A batch script or interactive shell has inherited them if a placed task called
+/// sbatch or salloc, perhaps on another node.
 fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
@@ -225,7 +224,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
 
 const PROCID: &str = "SLURM_PROCID";
 
-/// Sorted names of variables that a task reads, besides those of libraries and lists of GPUs.
+/// Sorted names of variables that a task reads, besides libraries' variables and lists of GPUs.
 pub(crate) const READ: [&str; 9] = [
     marker::NAME,
     NODE_NAME,
@@ -237,5 +236,5 @@ pub(crate) const READ: [&str; 9] = [
     ALREADY_REPORTED,
     PROCID,
 ];
-/// srun's variables for slurmstepd.
+/// Variables that srun sets for slurmstepd.
 const OF_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::OFF, ALREADY_REPORTED];

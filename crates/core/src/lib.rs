@@ -1,8 +1,8 @@
 //! The decisions of nic-placement: pure functions of the node, the wish and the step.
 //!
-//! Read [`plan`] first: it calls the other modules. In the order of the data:
+//! Read [`plan`] first: it calls the other modules, here in the order of the data.
 //!
-//! * [`topology`] is the node as data.
+//! * [`topology`] describes the node.
 //! * [`config`] parses the admin's arguments and the user's option into a [`wish`]; [`step`] is
 //!   Slurm's grant.
 //! * [`policy`] maps GPUs to NICs, [`gpus`] tasks to GPUs, [`bind`] tasks to CPUs and memory; the

@@ -1,7 +1,7 @@
-//! The map from GPUs to NICs, in the formats of engines that drive all GPUs of a node.
+//! The map from GPUs to NICs, in the formats of inference engines that drive all GPUs of a node.
 //!
-//! [`Format`] names each reader's source file and release. A GPU without a NIC is an error, except
-//! in JSON.
+//! [`Format`] names the source file and release of each engine. A GPU without a NIC is an error,
+//! except in JSON.
 
 use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
@@ -13,7 +13,7 @@ use std::ops::Deref;
 /// Version of the JSON format: a removed or redefined field increases it, a new field does not.
 pub const VERSION: u32 = 1;
 
-/// Extensions of the files that `nic-placement refresh` writes, as in `node.map-sglang.json`.
+/// Extensions of the map files that `nic-placement refresh` writes, as in `node.map-sglang.json`.
 pub const KEPT: [(Format, &str); 3] = [
     (Format::Json, "map-json.json"),
     (Format::Sglang, "map-sglang.json"),
@@ -39,7 +39,6 @@ pub struct Subject<'a> {
     pub gpus: &'a [GpuIndex],
 }
 
-/// The map, ending in a line feed.
 pub fn write(format: Format, subject: Subject) -> Result<String, NoMap> {
     match format {
         Format::Json => json(subject),
@@ -115,11 +114,12 @@ pub fn sglang(subject: Subject) -> Result<String, NoMap> {
     Ok(format!("{{{}}}\n", entries.join(",")))
 }
 
-/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: both lists of each, even if empty.
+/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: both lists in each entry, even if
+/// empty.
 ///
 /// Mooncake's builds call AMD's GPU memory `hip` or `rocm`
 /// (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
-/// tent/src/platform/rocm/rocm_probe.cpp): the map has both names, since a build takes any NIC for
+/// tent/src/platform/rocm/rocm_probe.cpp). The map has both names, since a build takes any NIC for
 /// memory that the map lacks.
 pub fn mooncake(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, .. } = subject;
@@ -173,7 +173,7 @@ pub fn pairs(subject: Subject) -> Result<String, NoMap> {
 }
 
 impl<'a> Subject<'a> {
-    /// The rails of the program's GPU `index`, best first.
+    /// The rails of the program's GPU `index`, best first; an error without rails.
     fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
         let node = self.node;
         let gpu = self.gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));

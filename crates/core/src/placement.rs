@@ -66,27 +66,29 @@ pub struct RailUse {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
-    /// best first; empty without usable rails, or if the job under `spread` lacks the GPU
+    /// best first; empty without usable rails, or, under `spread`, if the job is alone on the node
+    /// and lacks the GPU
     pub choices: Vec<RailUse>,
     pub numa_node: Option<u32>,
     pub reason: String,
-    /// such as `GPU 3: rail 3 (mlx5_3:1) is broken`
+    /// under policy `rail`, such as `GPU 3: rail 3 (mlx5_3:1) is broken`
     pub shortfall: Option<String>,
 }
 
-/// The map of all GPUs of the node, the same for a step's tasks. Only `spread` uses Slurm's grant.
+/// The map from a node's GPUs to NICs, equal for a step's tasks. Only `spread` depends on the GPUs
+/// that Slurm grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePlacement {
     pub policy: Policy,
-    /// in rail order
+    /// ordered by [`Rail::at`]
     pub rails: Vec<Rail>,
-    /// rails in the order of `rails=`, then all others; empty without `rails=`
+    /// rails in the order of `rails=`, then all other rails; empty without `rails=`
     pub numbered_by_admin: Vec<RailIndex>,
-    /// Ports that would be rails if they worked or ran at the fabric's rate, in rail order; policy
-    /// `rail` numbers them too. `rate_mbps`: the fabric's, or the port's if higher. `excluded` has
-    /// the reasons.
+    /// ports that would be rails if they worked or ran at the fabric's rate, ordered as `rails`;
+    /// policy `rail` numbers them too. `rate_mbps` is the fabric's rate, or the port's if higher.
+    /// `excluded` has the reasons
     pub broken: Vec<Rail>,
-    /// rails slower than others of the same device model; `NCCL_IB_HCA` may omit them
+    /// rails slower than other rails of their device model; `NCCL_IB_HCA` may omit them
     pub degraded: Vec<Rail>,
     pub excluded: Vec<Excluded>,
     /// EFA and Slingshot NICs of `excluded`, among which libfabric chooses
@@ -136,25 +138,24 @@ pub struct TaskPlacement {
     /// each with the path from the nearest of `gpus`, or from `cpus` if there are no GPUs
     pub rails: Vec<(RailIndex, PathType)>,
     pub cpus: CpuSet,
-    /// true if `cpus` differ from the task's present CPUs
+    /// true if we bind the task to `cpus`; else it has them already
     pub moves: bool,
     /// NUMA nodes (OS indices) of the new memory policy; empty keeps the present policy
     pub mems: NodeSet,
     /// true under `mem=strict`: memory comes from `mems` only
     pub fences: bool,
-    /// the task's number of cores, for `OMP_NUM_THREADS` under `omp=on`, if known
+    /// the task's number of cores, for `OMP_NUM_THREADS`; `None` if unknown, or without `omp=on`
     pub threads: Option<usize>,
     pub notes: Notes,
 }
 
-/// Sentences on a task, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     /// for the user: on GPUs, NICs, CPUs and memory
     pub reasons: Vec<String>,
-    /// for Slurm's log: rails in `denied_nics`; `reasons` has it too
+    /// for Slurm's log: rails that the task may not open; `reasons` has it too
     pub warning: Option<String>,
-    /// the reason why the task stays far from its GPU: the step has too few near CPUs
+    /// the reason why the task's CPUs stay far from its GPU, such as too few near CPUs
     pub far: Option<String>,
     /// requests that cannot be met, such as `bind=core`
     pub missed: Vec<String>,
@@ -162,7 +163,7 @@ pub struct Notes {
     pub shortfalls: Vec<String>,
     /// decisions that could not be carried out
     pub failures: Vec<String>,
-    /// true if the kernel cannot prefer several NUMA nodes (before 5.15)
+    /// true if the memory policy stays: Linux before 5.15 cannot prefer several NUMA nodes
     pub memory_stays: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A [`Plan`] is made from a node, a wish and a step, and gives each task its [`TaskPlan`].
 //!
-//! The plugin and the tool use the same plan, so the tool shows what a step gets. Core makes no
-//! system call: the caller reads a task's facts and carries out the decision.
+//! The plugin and the tool use the same plan, so the tool shows what a step gets. This crate makes
+//! no system call: the caller reads a task's facts and carries out the decision.
 
 mod room;
 mod task;
@@ -20,7 +20,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 impl Wish {
-    /// The parts of the node that a decision needs.
     pub fn scope(&self) -> Scope {
         match self.admin.selection == Selection::default() {
             _ if self.bind == Bind::Core || self.omp || self.policy == Policy::Spread => {
@@ -32,7 +31,6 @@ impl Wish {
     }
 }
 
-/// One step's plan for one node, shared by its tasks.
 #[derive(Clone)]
 pub struct Plan {
     pub node: Arc<Topology>,
@@ -43,13 +41,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// `read` returns the text of a site's configuration file, called only if that text can change
-    /// a variable.
+    /// `read` is called only for files of this node that can change a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// The plan of a step; for one task, `were` has the rails of its step's plan.
+    /// The plan of a step. `were`: the rails of the plan before [`Plan::without`]; else empty.
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);
@@ -141,7 +138,6 @@ impl TaskPlan<'_> {
         !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True for a task without NICs under `best-effort`: the node has none for the task.
     pub fn accepts_no_nic(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }

@@ -6,20 +6,20 @@ pub mod rule;
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
-/// The node's name in Slurm, in a task's environment.
+/// Variable of a task: the node's name in Slurm.
 pub const NODE_NAME: &str = "SLURMD_NODENAME";
-/// The step's GPUs on this node, in Slurm's numbers.
+/// Variable: the step's GPUs on this node, by Slurm's numbers.
 pub const STEP_GPUS: &str = "SLURM_STEP_GPUS";
-/// The address of the step's srun, set by slurmd.
+/// Variable set by slurmd: the address of the step's srun.
 pub const SRUN: &str = "SLURM_SRUN_COMM_HOST";
-/// slurmd's rule for the GPUs of tasks, in a task's environment.
+/// Variable set by slurmd for a task: the rules for devices ([`rule`]).
 pub const GPU_BIND: &str = "SLURMD_TRES_BIND";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Starter {
     #[default]
     Slurm,
-    /// a launcher inside a task, or without Slurm; its processes are the tasks
+    /// a launcher inside a task, or without Slurm; the processes that it starts are the tasks
     Launcher,
 }
 
@@ -28,8 +28,8 @@ pub struct Step {
     pub starter: Starter,
     /// on this node
     pub tasks: u32,
-    /// true if `tasks` is a lower bound, because neither Slurm nor the launcher gives the number.
-    /// CPUs are not shared out by a bound, since each task may see another bound
+    /// true if `tasks` is only a lower bound: neither Slurm nor the launcher gives the number. CPUs
+    /// are then not divided, since tasks may have different bounds
     pub uncounted: bool,
     /// on all nodes
     pub total_tasks: u32,
@@ -41,23 +41,23 @@ pub struct Step {
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`)
     pub mem_bind: Option<String>,
-    /// the word or variable by which the program binds its processes ([`program::binder`])
+    /// the command's word, or the variable, by which processes are bound ([`program::binder`])
     pub binder: Option<&'static str>,
     /// [`program::known`] of the program's command
     pub words: Vec<&'static str>,
     pub gpus: Option<String>,
     pub srun: Option<String>,
-    /// the job's cores here, by Slurm's count
+    /// the job's cores on this node, by Slurm's count
     pub job_cores: Option<usize>,
     /// for `spread`: true if no other job has or can get a task on this node
     pub alone_on_node: bool,
 }
 
-/// A step's grant in Slurm's units. With slurm.conf's `CPUs=64` for 64 cores of two threads, `-c 4`
+/// A step's grant by Slurm's count. With slurm.conf's `CPUs=64` for 64 cores of two threads, `-c 4`
 /// means four cores, with both threads of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// threads or cores
+    /// threads, or cores if slurm.conf counts cores
     pub cpus: u32,
     pub cores: u32,
 }
@@ -70,19 +70,18 @@ pub struct Task {
     /// in the step, from 0
     pub global_id: u32,
     pub gpus: GpuGrant,
-    /// `None`: find the GPUs by the evidence in `gpus`
+    /// the task's GPUs, if a launcher or `gpu=local-id` gives them; else they follow from `gpus`
     pub known: Option<TaskGpus>,
-    /// NICs that this task's device cgroup denies; the map omits NICs that the whole job may not
-    /// open
+    /// NICs that this task's device cgroup denies; NICs denied to the whole job are no rails
     pub denied_nics: Vec<NicIndex>,
     pub cpus: CpuSet,
-    /// CPUs of all the step's tasks here; a task may get no CPU beyond them
+    /// CPUs of the step's tasks here together; no task may get others
     pub step_cpus: CpuSet,
-    /// slurmd's masks by local id, reused in turn if fewer than the tasks; empty if slurmd bound no
+    /// slurmd's masks by local id; if fewer than the tasks, they repeat. Empty if slurmd bound no
     /// task
     pub masks: Vec<CpuSet>,
     pub threads_per_core: Option<usize>,
-    /// such as `gpu:per_task:1`
+    /// [`GPU_BIND`], such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,
     pub memory: Memory,
     /// `None` if not checked
@@ -111,7 +110,7 @@ impl Room {
 pub struct Memory {
     /// the reason to keep the present policy: another program set it, or it cannot be read
     pub taken: Option<String>,
-    /// NUMA nodes of the policy that an outer step set by placement; this step may only narrow them
+    /// NUMA nodes of the policy that we set for an outer step; this step may only narrow them
     pub ours: Option<NodeSet>,
     /// the cpuset's NUMA nodes for memory; `None` if unknown
     pub allowed: Option<NodeSet>,
@@ -129,19 +128,19 @@ impl Step {
     }
 }
 
-/// The evidence about a task's GPUs.
+/// Variables and permissions that show a task's GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
     pub variables: BTreeMap<&'static str, String>,
-    /// by [`GpuIndex`]
+    /// `[GpuIndex]`
     pub access: Vec<Access>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskGpus {
-    /// in the program's order
+    /// in the order of the program's GPU numbers
     pub own: Vec<GpuIndex>,
-    /// the GPUs visible to the program: `own`, or the list from which a rank or a local id chose
+    /// the GPUs visible to the program: `own`, or the list in which a rank or local id selects
     /// `own`
     pub seen: Vec<GpuIndex>,
     pub reason: String,
@@ -162,11 +161,11 @@ impl TaskGpus {
 }
 
 /// A task's right to open a device file, by faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`: the
-/// kernel checks the device cgroup too, and opens nothing.
+/// kernel also checks the device cgroup, and opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Allowed,
-    /// another task's or job's device
+    /// such as another task's or job's device
     Denied,
     /// no such file, or not checked
     Unknown,

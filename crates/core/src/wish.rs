@@ -34,9 +34,9 @@ pub struct Words {
     /// the last `env=`
     pub env: Option<Libraries>,
     pub env_names: Vec<String>,
-    /// all `no-env=`: names, and prefixes with `*`
+    /// all `no-env=`: names, or prefixes that end in `*`
     pub no_env: Vec<String>,
-    /// `no-env=none`: drops the `no-env=` of lower precedence
+    /// `no-env=none`: ignores any `no-env=` of lower precedence
     pub forgets_no_env: bool,
 }
 
@@ -73,13 +73,13 @@ pub struct Admin {
     pub fabric: Fabric,
     /// `set=`: one for each variable
     pub templates: Vec<Template>,
-    /// the map files that `templates` name, if they exist; not an argument
+    /// the map files that `templates` name, if they exist; not set by an argument
     pub map_files: Vec<MapFile>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// if not empty, only these NICs may be rails, whatever the evidence against them
+    /// if not empty, only these NICs may be rails; evidence against them does not count
     pub include: Vec<Pattern>,
     pub exclude: Vec<Pattern>,
     /// NICs that no task of the job may open, with the reason
@@ -89,8 +89,8 @@ pub struct Selection {
 /// The bandwidth of a flow on each path type, in thousandths of the rail's rate: weighs a far idle
 /// NIC against a near shared one.
 ///
-/// The defaults are estimates (benches/README.md); only their order is certain. PHB and NODE:
-/// medians over CPU models; no measurement has NODE below PHB. SYS: the least of single flows;
+/// The defaults are estimates (benches/README.md); only their order is certain. PHB and NODE are
+/// medians over CPU models; no measurement has NODE below PHB. SYS is the least of single flows;
 /// concurrent flows got less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
@@ -118,7 +118,7 @@ pub enum Fabric {
     #[default]
     Unsaid,
     Routed,
-    /// a NIC reaches only its own rail's NICs on other nodes
+    /// a NIC reaches only NICs of the same rail on other nodes
     IsolatedRails,
 }
 
@@ -169,15 +169,15 @@ pub struct Wish {
     pub bind: Bind,
     pub mem: Mem,
     pub omp: bool,
-    /// true with the user's `bind=`: it overrides `--cpu-bind=none`, which ends only Slurm's
-    /// binding
+    /// true if the user gives `bind=`: overrides `--cpu-bind=none`, which only turns Slurm's
+    /// binding off
     pub bind_by_user: bool,
     pub by_user: bool,
     pub libraries: Libraries,
     pub env_names: Vec<String>,
     pub no_env: Vec<String>,
-    /// omits the reasons for GPUs' NICs, which no output or log will show: with hundreds of GPUs
-    /// and NICs this saves a third of a step's time
+    /// omits the reasons for GPUs' NICs if no output or log shows them: with hundreds of GPUs and
+    /// NICs this saves a third of a step's time
     pub wordless: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The node file: a topology in binary form, with facts that show whether it is current.
 //!
-//! `nic-placement refresh` writes the file for a plugin of the same version: a line with the
-//! version, a checksum, the content. `nic-placement show --topology FILE` prints it.
+//! A line with the version comes first, then a CRC-32, then the content. `nic-placement refresh`
+//! writes it for a plugin of the same version; `nic-placement show --topology FILE` prints it.
 
 use crate::discover::registered::Registered;
 use nic_placement_topology::{Provenance, Topology, file};
@@ -12,7 +12,7 @@ use std::fmt;
 pub const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, and a number that grows with each change of the format.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
-/// Most bytes: a topology file's, and 1 MiB for devices and links.
+/// Most bytes: as for a topology file, plus 1 MiB for `registered` and `links`.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Stamp {
 pub struct NodeFile {
     pub stamp: Stamp,
     pub registered: Registered,
-    /// `operstate` of ports' interfaces
+    /// `operstate` by network interface
     pub links: BTreeMap<String, String>,
     pub topology: Topology,
 }
@@ -38,7 +38,7 @@ pub struct NodeFile {
 pub enum BadNodeFile {
     /// does not begin with [`MAGIC`]
     Foreign,
-    /// the file's version
+    /// the version in the file
     Version(String),
     /// content does not fit its checksum or the format
     Damaged,
@@ -63,8 +63,8 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-/// Parses a node file without checks of its topology, which would double the time: `refresh` writes
-/// only consistent topologies, and a step reads only root's files.
+/// Parses a node file. A check of the topology would double the time, and is not needed: `refresh`
+/// writes only consistent topologies, and a step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
     let own = rest.strip_prefix(VERSION.as_bytes());

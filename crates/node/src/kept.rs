@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// the file's topology with current links and MIG instances
+    /// the file's topology with current links, MIG instances and UUIDs
     pub topology: Topology,
     /// seconds since the file was written
     pub age: u64,
@@ -69,11 +69,11 @@ impl std::error::Error for NotUsed {}
 
 pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path`, which must be of this boot, list the devices that are registered
-/// now, and be at most `max_age` seconds old at `boottime`.
+/// Reads the node file at `path`. The file must be of this boot, at most `max_age` seconds old at
+/// `boottime`, and list the devices that are registered now.
 ///
-/// No read waits for a device: the kernel answers each from memory; none is below
-/// `/sys/class/infiniband/*/ports`.
+/// No read waits for a device: the kernel answers from memory. No file below
+/// `/sys/class/infiniband/*/ports` is read.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes = read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| {
         match bad.problem.is_absent() {
@@ -85,7 +85,7 @@ pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<
     settle(&Root::live(), node, max_age, boottime)
 }
 
-/// Checks that a node file is current, and updates its links and MIG instances.
+/// Checks that a node file is current; updates links, MIG instances and UUIDs.
 pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
     let NodeFile {
         stamp,

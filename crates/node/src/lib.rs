@@ -1,7 +1,7 @@
 //! Reads the node: this system, a captured tree, a built-in machine, or a topology file.
 #![forbid(unsafe_code)]
 
-// unit tests include files of crates/formats, which use this crate's name
+// files of crates/formats, included in unit tests, use this crate's name
 #[cfg(test)]
 extern crate self as nic_placement_node;
 
@@ -57,11 +57,11 @@ impl fmt::Display for NoTopology {
 
 impl std::error::Error for NoTopology {}
 
-/// Most bytes of a topology file, which slurmstepd reads into memory as root; built-in machines
+/// Most bytes of a topology file: slurmstepd reads the file into memory as root. Built-in machines
 /// have up to 19 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads the node of `source`, with findings; `author` is the required owner of the source's files.
+/// Reads the node of `source`, with findings; `author` is the required owner of files.
 pub fn read(
     source: &NodeSource,
     scope: Scope,
@@ -85,7 +85,7 @@ pub fn read(
     Ok((node, Vec::new()))
 }
 
-/// Parses the project's format alone: root should parse no other program's files.
+/// Parses the project's format alone: slurmstepd, as root, runs no other format's parser.
 fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let text = text.trim_start_matches('\u{feff}').trim_start();
@@ -99,12 +99,12 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
         .map_err(|bad| bad.to_string())
 }
 
-/// Reads a node below `root`. If it is recognised as a built-in model, adds paths that a hypervisor
-/// hides, and roles of NICs.
+/// Reads a node below `root`. For a node recognised as a built-in machine, adds paths that a
+/// hypervisor hides, and roles of NICs.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut node, mut diagnostics) = discover(root, scope, provenance);
-    // [`described`] files state all paths and roles: no model adds any
+    // [`described`] files state all paths and roles, so no built-in model adds any
     let is_described = !is_live && described::read(root, &mut node, &mut diagnostics);
     if !is_described {
         if let Some(model) = recognise(&dmi(root), &node) {
@@ -131,9 +131,9 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Fits the `node` of a file or built-in machine to the `live` one: removes NICs that `live` lacks,
-/// because a library fails on their names, and takes from `live` NICs' ports and device files, and
-/// GPUs' facts except a stated `model`.
+/// Fits the `node` of a file or built-in machine to the `live` one. Removes NICs that `live` lacks,
+/// because a library fails on their names. Takes NICs' ports and device files from `live`, and
+/// GPUs, except a `model` that `node` states.
 pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     node.nics.retain_mut(|nic| {

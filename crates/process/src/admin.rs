@@ -1,4 +1,4 @@
-//! The admin's settings on this node, and the wish that they make with the user's words.
+//! Reads the admin's settings on this node, and merges them with the user's words into a [`Wish`].
 
 use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf, rollout::Rollout};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Found {
     pub admin: Admin,
     pub findings: Vec<Diagnostic>,
-    /// the file and its path: `nic-placement check` also checks lines for other nodes
+    /// the configuration file and its path: `nic-placement check` checks all lines
     pub file: Option<(Conf, String)>,
     /// the reason why no step is placed here
     pub off: Option<Off>,
@@ -20,7 +20,7 @@ pub struct Found {
 pub enum Off {
     /// the file with `disable`, or the switch file `….disabled`
     Disabled(String),
-    /// a bad argument, or an unreadable configuration file, which may have `disable`
+    /// a bad argument or line, or an unreadable configuration file, which may have `disable`
     Refused(String),
 }
 
@@ -33,11 +33,10 @@ impl fmt::Display for Off {
     }
 }
 
-/// The kernel's host name; a user can change all other names that slurmstepd sees.
+/// The kernel's host name; a user can change the other host names that slurmstepd sees.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings. `partition` reads the user's environment, so it runs only if a line names
-/// partitions.
+/// `partition` reads the user's environment, so it runs only if a line names partitions.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -62,7 +61,7 @@ pub fn find<'a>(
         }
         Err(why) => unusable = Some(why),
     }
-    // switch files: beside the configuration file, or in the usual folder even with `conf=`
+    // a switch file is beside the configuration file or, even with `conf=`, beside the default one
     let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
     let mut switches = Vec::from(switches);
     switches.dedup();
@@ -89,7 +88,7 @@ fn refusal(findings: &[Diagnostic]) -> Option<String> {
     })
 }
 
-/// The file, and faults in its lines; `None` if it is absent and not named by `conf=`.
+/// The configuration file, and faults in its lines; `None` if absent and not named by `conf=`.
 fn read(
     path: &str,
     is_promised: bool,
@@ -104,7 +103,7 @@ fn read(
     }
 }
 
-/// Parses the user's variable; one with a bad word is logged and ignored.
+/// Parses the user's variable; a variable with a bad word is logged and ignored.
 pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
     let parsed = Words::parse(text.filter(|text| !text.is_empty())?);
     parsed

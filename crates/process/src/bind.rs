@@ -1,4 +1,4 @@
-//! Reads a process's memory policy; sets its CPUs and memory, then reads both back.
+//! Reads this process's memory policy; sets its CPUs and memory, and reads both back.
 
 use nic_placement_core::placement::TaskPlacement;
 use nic_placement_core::step::Memory;
@@ -7,7 +7,7 @@ use nic_placement_node::discover::Root;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::{fmt, io};
 
-/// This process's memory policy before placement. With `in_a_placed_step` a policy that prefers
+/// This process's memory policy before placement. With `in_a_placed_step`, a policy that prefers
 /// NUMA nodes is the plugin's, and `ours` has the nodes.
 pub fn memory(in_a_placed_step: bool) -> Memory {
     let (ours, taken) = match sys::memory_policy() {
@@ -26,8 +26,8 @@ pub fn memory(in_a_placed_step: bool) -> Memory {
     }
 }
 
-/// [`Balancing::AsWithoutPolicy`] if the kernel moves pages to and from this node's slow memory,
-/// which has no CPUs (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2).
+/// [`Balancing::AsWithoutPolicy`] if a NUMA node has no CPUs (slow memory) and the kernel moves
+/// pages to and from it (`numa_balancing` 2, Documentation/admin-guide/sysctl/kernel.rst).
 fn balancing(node: &Topology) -> Balancing {
     let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
     let value = || {
@@ -39,7 +39,7 @@ fn balancing(node: &Topology) -> Balancing {
     };
     match has_slow_memory && value().is_some_and(|value| value & 2 != 0) {
         true => Balancing::AsWithoutPolicy,
-        // between equally fast NUMA nodes balancing would only move memory away from the task
+        // pages stay on the policy's NUMA nodes
         false => Balancing::Not,
     }
 }
@@ -56,7 +56,7 @@ fn differing<T: PartialEq + fmt::Display>(
     }
 }
 
-/// Sets CPUs, then memory, since the kernel allocates memory where the task runs.
+/// Sets CPUs before memory, since the kernel allocates memory near the task's CPU.
 pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) {
     let TaskPlacement {
         cpus,

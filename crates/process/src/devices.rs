@@ -9,10 +9,10 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::path::Path;
 
-/// `/dev`, opened once, and the process's mount namespace then.
+/// `/dev` and the mount namespace at [`DeviceFiles::open`].
 pub struct DeviceFiles {
     pub(crate) directory: Option<File>,
-    /// for each GPU of the topology: its path below `/dev`
+    /// each GPU's path below `/dev`, in the topology's order
     pub(crate) gpus: Vec<Option<CString>>,
     nics: Vec<Option<CString>>,
     lacks_rdma: bool,
@@ -22,8 +22,8 @@ pub struct DeviceFiles {
 }
 
 const MOUNTS: &str = "/proc/self/ns/mnt";
-/// Directories that a container replaces. Slurm's job_container/tmpfs replaces /tmp and /dev/shm
-/// alone.
+/// A container replaces at least one of these directories; Slurm's job_container/tmpfs replaces
+/// only /tmp and /dev/shm.
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 impl DeviceFiles {
@@ -48,7 +48,7 @@ impl DeviceFiles {
         }
     }
 
-    /// Device files in the container that this process has entered since `open`, if any.
+    /// The container's device files, if this process has entered a container since `open`.
     fn of_the_container(&self, node: &Topology) -> Option<DeviceFiles> {
         let has_other_mounts = root::identity(MOUNTS) != self.mounts;
         (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| DeviceFiles::open(node))
@@ -61,8 +61,8 @@ fn verbs_file(nic: &Nic) -> Option<String> {
     Some(format!("infiniband/{uverbs}"))
 }
 
-/// True if even `/dev/null` is refused, so that a refusal proves nothing: seccomp filters older
-/// than faccessat2(2) refuse every such call.
+/// True if even `/dev/null` is refused: a refusal then proves nothing. Seccomp filters older than
+/// faccessat2(2) refuse every path.
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
     matches!(
         sys::may_open(directory, c"null"),
@@ -72,8 +72,8 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// The plan without verbs NICs if this node has no `/dev/infiniband`: a library's list of NICs that
-/// no task can open would hide working interfaces. A described machine's plan is unchanged.
+/// The plan, without verbs NICs if this node has no `/dev/infiniband`: a library limited to
+/// them would not fall back to Ethernet. A model's or topology file's plan is unchanged.
 pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Plan {
     if !devices.lacks_rdma || plan.map.rails.is_empty() {
         return plan;
@@ -85,7 +85,7 @@ pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Pla
     }
 }
 
-/// All verbs NICs, unusable because `place` has no `/dev/infiniband`.
+/// All verbs NICs, each with the reason: no `/dev/infiniband` at `place` ("on this node").
 fn all_verbs(node: &Topology, place: &str) -> Unusable {
     let nics = node.numbered_nics();
     let verbs = nics.filter(|(_, nic)| nic.kind == NicKind::Verbs);
@@ -97,17 +97,17 @@ fn all_verbs(node: &Topology, place: &str) -> Unusable {
 pub(crate) struct Closed {
     /// NICs that no task of the job can open
     pub(crate) to_the_job: Unusable,
-    /// NICs that only this task's device cgroup closes
+    /// NICs that this task's device cgroup refuses; another task's may allow them
     pub(crate) to_this_task: Vec<NicIndex>,
     /// true if the process has entered a container since `/dev` was opened
     pub(crate) is_in_container: bool,
 }
 
-/// Checks the NIC of each rail. If the job cannot open one of them, checks all other NICs, since
-/// any may replace it.
+/// Checks the rails' NICs. If the job cannot open one, checks all others too, since any may replace
+/// it.
 ///
-/// The node's `/dev` shows what permissions and the device cgroup allow; a container's `/dev` shows
-/// only the device files that programs there can see.
+/// The node's `/dev` is checked for permissions and the device cgroup, a container's `/dev` only
+/// for the files' existence.
 pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed {
@@ -157,9 +157,8 @@ impl Closed {
         self.to_the_job.push((nic, why));
     }
 
-    /// Logs the NICs that are closed to the job.
     pub(crate) fn tell(&self, node: &Topology) {
-        // a container is the user's choice, which no admin need repair
+        // the user chose the container, so an admin has nothing to repair
         let level = if self.is_in_container {
             log::Level::Info
         } else {

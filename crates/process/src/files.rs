@@ -1,4 +1,4 @@
-//! Reads configuration files of libraries: a site's as root, a user's in the task.
+//! Reads libraries' configuration files: a user's with a time limit, a site's without.
 
 mod mounts;
 mod walk;
@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use walk::{End, FileSystems, walk};
 
-/// The kernel's tables, which grow with the node.
+/// The kernel's network tables, long on a node with many routes.
 const TABLES: &str = "/proc/net/";
 const INTERFACES: &str = "/sys/class/net/";
 
@@ -34,8 +34,8 @@ pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
 }
 
-/// True if the file system surely answers: the kernel's, and that of /etc, without which no
-/// program starts. `..`, and links in /proc/PID, can lead to file systems that do not answer.
+/// True if a read cannot hang: `path` is in the kernel's /proc/net or /sys, or in /etc, without
+/// which no program starts. `..` or links elsewhere in /proc can lead to any file system.
 fn answers(path: &str) -> bool {
     [TABLES, "/sys/", "/etc/"]
         .iter()
@@ -50,17 +50,17 @@ const PATIENCE: u16 = 1000;
 const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
-/// Files that a user names or has at home. A file has [`FileText::unanswered`] if its file system
-/// is FUSE or does not answer within a second.
+/// Files that a user names or has at home. [`FileText::unanswered`] is set for a file on FUSE, and
+/// for a remote file if `PATIENCE` is over or no `Scout` started.
 #[derive(Default)]
 pub struct UsersFiles {
     scout: RefCell<LazyScout>,
-    /// true once a line is logged
+    /// true once `unanswered` has logged
     told: Cell<bool>,
 }
 
 impl UsersFiles {
-    /// [`read`], bounded in time.
+    /// As the function [`read`], with a time limit.
     pub fn read(&self, path: &str) -> Option<FileText> {
         if answers(path) {
             return read(path);
@@ -85,7 +85,7 @@ impl UsersFiles {
         }
     }
 
-    /// Logs one line for each task: its first file without an answer.
+    /// A file of unknown text, with the reason `why`. A task logs only its first such file.
     fn unanswered(&self, path: &str, why: &'static str) -> FileText {
         if !self.told.replace(true) {
             log::info!("`{path}` is taken for a file that sets what would be set: {why}");
@@ -97,7 +97,7 @@ impl UsersFiles {
     }
 }
 
-/// The helper process, started for the first question, or the reason why there is none.
+/// The helper process, started at the first question, or the reason why it does not answer.
 #[derive(Default)]
 struct LazyScout(Option<Result<Scout, &'static str>>);
 
@@ -145,7 +145,7 @@ impl FileSystems for LazyScout {
         Ok(match answer {
             _ if answer.is_directory() => FileKind::Directory,
             _ if answer.is_file() => FileKind::File,
-            // `bytes`: a link's target, else none
+            // `bytes`: a symbolic link's target
             Reply { bytes, .. } if !bytes.is_empty() => {
                 String::from_utf8(bytes).map_or(FileKind::Nothing, FileKind::Link)
             }

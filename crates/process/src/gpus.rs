@@ -1,4 +1,4 @@
-//! Evidence about a process's GPUs: its variables, and the device nodes that it may open.
+//! A process's GPUs, by its variables and by the device files that it may open.
 
 use crate::devices::{DeviceFiles, is_answer_to_all};
 use nic_placement_core::gpus;

@@ -1,5 +1,5 @@
-//! The node's maps of GPUs to NICs that `set=` names. `nic-placement refresh` keeps them beside the
-//! node file.
+//! The node's map files (GPUs to NICs): `set=` names them, and `nic-placement refresh` writes them
+//! beside the node file.
 
 use nic_placement_core::config::Admin;
 use nic_placement_core::libraries::wanted::MapFile;
@@ -7,10 +7,10 @@ use nic_placement_core::maps::{Format, KEPT};
 use nic_placement_node::discover::root::{Author, read_unlinked};
 use std::path::{Path, PathBuf};
 
-/// Longer than the map of the largest node that a topology file can describe.
+/// Most bytes of a map; the largest node of a topology file needs fewer.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Paths of the maps that the admin's templates name.
+/// Paths of the map files that the admin's templates name.
 pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
     let is_named = |format| {
         admin
@@ -24,9 +24,9 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
         .collect()
 }
 
-/// Reads the maps. A link, or another user's file, is refused: its owner could change the NICs of
-/// every task. Without `author` the process only plans, perhaps for another node: no file is read,
-/// and every map counts as existing.
+/// Reads the maps. A link, or a file that `author` excludes, is refused: its owner could change the
+/// NICs of every task. Without `author` the process only plans, perhaps for another node: no file
+/// is read, and every map counts as existing.
 pub fn find(admin: &mut Admin, author: Option<Author>) {
     for (format, place) in places(admin) {
         let path = place.display().to_string();

@@ -1,4 +1,4 @@
-//! The topology of a process's node, from the admin's source.
+//! The topology of this process's node, from the admin's source.
 
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -9,7 +9,7 @@ use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The topology and findings. A described node keeps only NICs that this node has.
+/// The topology and findings; [`confirmed`] fits a model or topology file to this node.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -25,7 +25,7 @@ pub fn read(
     }
 }
 
-/// The trusted owner of files: for root, root alone.
+/// The required owner of an admin's files: root for a root process, else any user.
 pub fn author() -> Author {
     if sys::is_root() {
         Author::Root
@@ -34,7 +34,8 @@ pub fn author() -> Author {
     }
 }
 
-/// A described node without the NICs that this node lacks.
+/// Fits a model or topology file to this node: for example, removes absent NICs
+/// ([`node::confirm`]).
 pub fn confirmed(
     mut described: Topology,
     mut diagnostics: Vec<Diagnostic>,
@@ -46,7 +47,7 @@ pub fn confirmed(
     (described, diagnostics)
 }
 
-/// Reads the node file if it is fresh, to wait for no hardware; otherwise reads the hardware.
+/// Reads the node file if it is current, since hardware can be slow; else reads the hardware.
 fn this_node(
     NodeFileUse { path, max_age }: &NodeFileUse,
     scope: Scope,
@@ -65,8 +66,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// slurmd's warning if the node has RDMA devices but no node file, which steps would read. `None`
-/// with `conf=`: the configuration's file system may not answer, and slurmd must start.
+/// slurmd's warning if the node has RDMA devices but no node file for its steps. `None` with
+/// `conf=`: a read of the configuration file could hang, and slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

@@ -1,8 +1,8 @@
-//! The steps of placement: read the node, plan, drop devices that cannot be opened, place a task,
-//! carry out.
+//! Placement in stages: read the node, plan, drop NICs that cannot be opened, place a task, set
+//! CPUs, memory and variables.
 //!
-//! The plugin, `nic-placement exec` and the C interface share these steps. Each passes the step,
-//! the task, the trusted owner of files, and a function that sets variables.
+//! The plugin, `nic-placement exec` and the C interface share the stages; the C interface sets
+//! nothing.
 
 use crate::devices::{self, DeviceFiles};
 use crate::{admin, bind, files, gpus, maps, node};
@@ -16,9 +16,9 @@ use nic_placement_node::NoTopology;
 use nic_placement_node::discover::root::Author;
 use std::borrow::Cow;
 
-/// A step's plan on a node, made before its tasks exist.
+/// A step's plan on a node; the plugin makes it before the tasks exist.
 pub struct Session {
-    /// without the NICs that are missing on this node
+    /// without verbs NICs if `/dev/infiniband` is missing
     pub plan: Plan,
     findings: Vec<Diagnostic>,
     /// `None` if this process only plans: no device file is checked
@@ -26,8 +26,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on this node, read from the admin's source and from files of `author`. `step`
-    /// makes the step, and a `T` for the caller.
+    /// A session on this node ([`node::read`]). `step` makes the step, and a `T` for the caller.
     pub fn of_this_node<T, E: From<NoTopology>>(
         wish: Wish,
         scope: Scope,
@@ -38,8 +37,8 @@ impl Session {
         Session::new(wish, read, Some(author), step)
     }
 
-    /// A session on a node that has been read, with its findings. Without an `author` the process
-    /// only plans: all devices and all files of `set=` count as usable.
+    /// A session on `node`, already read, with `findings`. Without `author` the process only plans:
+    /// all devices count as openable, all map files as existing.
     pub fn new<T, E>(
         mut wish: Wish,
         (node, findings): (Topology, Vec<Diagnostic>),
@@ -74,10 +73,10 @@ impl Session {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan without NICs that the job cannot open, and the NICs that only this task's device
-    /// cgroup closes. With `tells`, logs NICs that the job cannot open.
+    /// The plan without NICs that the job cannot open (logged if `tells`), and the NICs that this
+    /// task's device cgroup refuses.
     ///
-    /// All tasks of a job on a node make the same plan, since they have one user and one container.
+    /// All tasks of a step on a node make the same plan: user and container are the same.
     pub fn plan_here(&self, tells: bool) -> (Cow<'_, Plan>, Vec<NicIndex>) {
         let Some(devices) = &self.devices else {
             return (Cow::Borrowed(&self.plan), Vec::new());
@@ -86,7 +85,7 @@ impl Session {
         if tells {
             closed.tell(&self.plan.node);
         }
-        // in a container, libraries read the container's files
+        // in a container, libraries read other files: the plan is made again
         let plan = match closed.is_in_container || !closed.to_the_job.is_empty() {
             true => Cow::Owned(self.plan.without(closed.to_the_job, self.reader())),
             false => Cow::Borrowed(&self.plan),
@@ -95,8 +94,8 @@ impl Session {
     }
 }
 
-/// Reads a site's files. If the process only plans, it reads this node's kernel files alone; others
-/// count as empty, since another user or node has other files.
+/// Reads a site's files. A process that only plans reads kernel files, and only in a plan for this
+/// node. Each other file counts as empty: it differs for another user or node.
 fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -108,8 +107,8 @@ fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     }
 }
 
-/// Binds this process, then sets its variables by `set`, which returns failures. All failures
-/// become notes; a dry run changes nothing.
+/// Sets this process's CPUs and memory, then its variables by `set`, which returns failures. All
+/// failures become notes; a dry run changes nothing.
 pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) {
     if placed.plan.wish.dry_run {
         return;
@@ -127,7 +126,7 @@ pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String>
     let TaskPlan {
         plan, placement, ..
     } = placed;
-    // slurmd sets `NODE_NAME` for tasks alone; slurmstepd's own can be an outer step's
+    // Slurm sets `NODE_NAME` only in tasks; slurmstepd can inherit an outer step's value
     let name = present
         .get(NODE_NAME)
         .cloned()

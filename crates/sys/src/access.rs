@@ -1,5 +1,5 @@
-//! faccessat(2), which answers as open(2) does, device cgroup included, but opens nothing: opening
-//! a GPU can take seconds.
+//! faccessat(2) checks the rights for open(2), device cgroup included, but opens nothing: opening a
+//! GPU can take seconds.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -10,13 +10,12 @@ use std::os::fd::AsRawFd;
 /// modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// EACCES: the mode, an access list or a security module, the same for all tasks of a user
+    /// EACCES: the mode, an access list or a security module, alike for all tasks of a user
     User,
     /// EPERM: the device cgroup, which can differ between tasks
     Cgroup,
-    /// ENOENT
+    /// ENOENT or ENOTDIR
     Absent,
-    /// an error not about rights
     Other,
 }
 

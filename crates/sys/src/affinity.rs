@@ -1,11 +1,12 @@
-//! sched_getaffinity(2) and sched_setaffinity(2) by libc's functions, which sites and tests trace
-//! and replace.
+//! sched_getaffinity(2) and sched_setaffinity(2), by libc's functions: sites and tests trace and
+//! replace them.
 #![allow(unsafe_code)]
 
 use nic_placement_topology::{Bitmap, CpuSet};
 use std::io;
 
-/// Words for all CPUs that Linux can have: the kernel refuses a shorter mask than its own.
+/// Words for all CPUs that Linux can have: sched_getaffinity(2) refuses a mask shorter than the
+/// kernel's.
 const WORDS: usize = (Bitmap::LIMIT / 64) as usize;
 
 pub fn affinity() -> io::Result<CpuSet> {
@@ -26,7 +27,7 @@ pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     Ok(CpuSet::from_words(words[..used].to_vec()))
 }
 
-/// Limits the calling thread to these CPUs; `EINVAL` if none is online and in its cpuset.
+/// Limits the calling thread to these CPUs; `EINVAL` if none of them is online in its cpuset.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     let mut words = [0u64; WORDS];
     for (word, new) in words.iter_mut().zip(cpus.words()) {

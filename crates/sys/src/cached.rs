@@ -1,5 +1,4 @@
-//! openat2(2) with `RESOLVE_CACHED`: the kernel's knowledge of a path, without asking a file
-//! system.
+//! openat2(2) with `RESOLVE_CACHED`: looks up a path in the kernel's cache of names alone.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -7,10 +6,10 @@ use std::io::Error;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// no such file, or no right to search for it
+    /// no such file, or no right to search its directories
     Absent,
     There,
-    /// a file system must be asked, or an old kernel or seccomp refuses the call
+    /// not cached, or an old kernel or seccomp refuses the call
     Nothing,
 }
 
@@ -22,7 +21,7 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not in memory, or its file system must
+/// Since Linux 5.12 (linux/openat2.h): `EAGAIN` if a name is not cached, or its file system must
 /// confirm it.
 const RESOLVE_CACHED: u64 = 0x20;
 

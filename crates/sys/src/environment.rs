@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::io;
 
-/// Sets a variable, or removes it.
+/// Sets a variable; without `value`, removes it.
 ///
 /// Only for `slurm_spank_init` and `slurm_spank_init_post_opt` in srun, sbatch and salloc, which
 /// start threads only later (Slurm's `init_srun`: "This must happen before we spawn any threads").

@@ -39,9 +39,8 @@ pub fn is_root() -> bool {
     unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
 }
 
-/// _exit(2): in slurmstepd's child, before it becomes a task, exit(3) would run the parent's exit
-/// handlers.
+/// _exit(2): in a child of slurmstepd, exit(3) would run slurmstepd's exit handlers.
 pub fn exit_now(status: i32) -> ! {
-    // SAFETY: _exit has no precondition, and libc no safe form of it.
+    // SAFETY: _exit(2) has no precondition.
     unsafe { libc::_exit(status) }
 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 struct Search<'a> {
     file_name: &'a [u8],
-    /// true once the walk has reached our object
+    /// true after the object that contains `look`
     past_us: bool,
     found: bool,
 }
@@ -17,8 +17,7 @@ pub fn is_loaded_after_us(file_name: &str) -> bool {
         past_us: false,
         found: false,
     };
-    // SAFETY: `look` has the callback's signature, and only the call uses `search` until it
-    // returns.
+    // SAFETY: `look` has the callback's signature, and only `look` uses `search` during the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.found
 }
@@ -28,8 +27,7 @@ unsafe extern "C" fn look(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: during the call, `object` is valid by dl_iterate_phdr(3), `search` by the only
-    // caller.
+    // SAFETY: dl_iterate_phdr(3) passes a valid `object`, `is_loaded_after_us` a valid `search`.
     let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
     if search.past_us && !object.dlpi_name.is_null() {
         // SAFETY: the loader's names end with NUL.

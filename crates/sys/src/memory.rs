@@ -19,8 +19,8 @@ const MPOL_F_MEMS_ALLOWED: c_ulong = 1 << 2;
 
 /// 64-bit words for 1024 nodes: CONFIG_NODES_SHIFT is at most 10.
 const WORDS: usize = 16;
-/// A mask's bits plus one, which both calls subtract; get_mempolicy(2) refuses a mask shorter than
-/// the kernel's.
+/// A mask's bits plus one, since both system calls subtract one; get_mempolicy(2) refuses a mask
+/// shorter than the kernel's.
 const MAX_NODE: c_ulong = WORDS as c_ulong * 64 + 1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,19 +42,18 @@ impl fmt::Display for MemoryPolicy {
     }
 }
 
-/// The calling thread's policy.
 pub fn memory_policy() -> io::Result<MemoryPolicy> {
     let (mode, nodes) = get(0)?;
     Ok(match mode & !MODE_FLAGS {
         MPOL_DEFAULT => MemoryPolicy::Default,
-        // an empty set is the local node, the kernel's default
+        // an empty set: the local node, as by default
         MPOL_PREFERRED | MPOL_PREFERRED_MANY => MemoryPolicy::Prefer(nodes),
         MPOL_BIND => MemoryPolicy::Fence(nodes),
         _ => MemoryPolicy::Other,
     })
 }
 
-/// The cpuset's NUMA nodes with memory, to which policies are limited.
+/// The cpuset's NUMA nodes with memory; the kernel limits policies to them.
 pub fn allowed_memory() -> io::Result<NodeSet> {
     Ok(get(MPOL_F_MEMS_ALLOWED)?.1)
 }
@@ -78,20 +77,20 @@ fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
 }
 
-/// NUMA balancing under our policy. By default the kernel does not move memory with a policy
+/// NUMA balancing under our policy. By default the kernel does not move memory that has a policy
 /// (kernel/sched/fair.c `task_numa_work`), so pages in slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
-    /// moves pages as without a policy, if the kernel can: for [`prefer_memory`] since Linux 6.9
+    /// pages move as without a policy; for [`prefer_memory`] only since Linux 6.9
     AsWithoutPolicy,
     Not,
 }
 
 /// Prefers these NUMA nodes, for the calling thread and the program that it becomes.
 ///
-/// Kernels before 5.15 prefer one node only. For several nodes the error is then
-/// [`io::ErrorKind::Unsupported`]: one alone would be far from threads on others. Several nodes
-/// outside the cpuset give it too; one gives `EINVAL`.
+/// Kernels before 5.15 prefer one node only; several give [`io::ErrorKind::Unsupported`], since one
+/// alone would be far from threads on others. If none of `nodes` is in the cpuset, one node gives
+/// `EINVAL`, several `Unsupported`.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -105,13 +104,13 @@ pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     }
 }
 
-/// As [`prefer_memory`], but the kernel kills the program when these nodes have no memory left.
+/// Allows memory on these NUMA nodes alone: if they are full, the kernel kills the program.
 pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }
 
-/// Sets the policy, without NUMA balancing's flag if the kernel refuses the flag for this mode with
-/// EINVAL (mm/mempolicy.c `sanitize_mpol_flags`).
+/// Sets the policy, without `MPOL_F_NUMA_BALANCING` if the kernel refuses it for `mode` (`EINVAL`,
+/// mm/mempolicy.c `sanitize_mpol_flags`).
 fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     if balancing == Balancing::AsWithoutPolicy && set(mode | MPOL_F_NUMA_BALANCING, nodes).is_ok() {
         return Ok(());

@@ -1,8 +1,9 @@
 //! A child process that calls file systems for its parent, so that the parent can stop waiting.
 //!
-//! A thread would block execve(2), which waits for the end of other threads. The child has no exit
-//! signal, so wait(2) and SIGCHLD do not report it in the program that the parent becomes. It
-//! closes the parent's files, since the reader of a task's output waits for all writers.
+//! A waiting thread would block execve(2), which ends other threads first. The child has no exit
+//! signal, so wait(2) and SIGCHLD do not report it in the program that the parent becomes. The
+//! child closes its copies of the parent's files: slurmstepd reads a task's output until no writer
+//! is left.
 #![allow(unsafe_code)]
 
 use crate::clock::milliseconds;
@@ -11,14 +12,14 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// A symbolic link as the path's last name is not followed.
+/// A symbolic link at the path's end is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// the mode; [`Reply::bytes`] is a symbolic link's target
+    /// the mode, and a symbolic link's target
     Kind,
-    /// opens the directory, by which automount(8) may mount there
+    /// opens a directory, so that automount(8) mounts there
     Enter,
-    /// a regular file's first bytes
+    /// a file's first bytes
     Beginning,
 }
 
@@ -42,9 +43,9 @@ impl Reply {
     }
 }
 
-/// Bytes of a packet, at most: a path, or a part of a file.
+/// Most bytes of a packet: a question and its path, or part of a file.
 const PACKET: usize = 4608;
-/// Values of an answer's first byte.
+/// First byte of the child's packets; `END` marks a reply's last.
 const DATA: u8 = 0;
 const END: u8 = 1;
 /// Milliseconds to wait for the killed child, which ends within 1 unless a file system holds it.
@@ -58,14 +59,14 @@ pub struct Scout {
 }
 
 impl Scout {
-    /// The child reads at most `limit` bytes of a file; all questions wait at most `patience`
-    /// milliseconds together.
+    /// Starts the child, which reads at most `limit` bytes of a file. All questions wait at most
+    /// `patience` milliseconds together.
     pub fn send(limit: usize, patience: u16) -> io::Result<Self> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: `ends` has room for two descriptors.
         super::checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-        // SAFETY: socketpair(2) has just made both; nothing else owns them.
+        // SAFETY: socketpair(2) has just made `ends`; nothing else owns them.
         let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let none: libc::c_long = 0;
         // SAFETY: libc's fork(2) would set an exit signal, and its clone(2) needs a function and a
@@ -119,7 +120,7 @@ impl Scout {
         };
         loop {
             let begun = milliseconds(libc::CLOCK_MONOTONIC);
-            // SAFETY: `waited` is one writable entry.
+            // SAFETY: `waited` is one writable pollfd.
             let ready = unsafe { libc::poll(&raw mut waited, 1, self.left) };
             let took = milliseconds(libc::CLOCK_MONOTONIC).saturating_sub(begun);
             let took = i32::try_from(took).unwrap_or(i32::MAX);
@@ -135,12 +136,12 @@ impl Scout {
 }
 
 impl Drop for Scout {
-    /// Kills the child and waits for `GRACE`. A child that a file system holds ends later.
+    /// Kills the child and waits for its end, at most `GRACE`: a file system can delay the end.
     fn drop(&mut self) {
-        // SAFETY: the child was not waited for yet, so its number is no other process's.
+        // SAFETY: until waitpid(2), no other process can have the child's ID.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
         for _ in 0..=GRACE {
-            // SAFETY: as above; the status may be NULL. `__WALL` finds children without exit
+            // SAFETY: as for kill(2); the status may be NULL. `__WALL` finds children without exit
             // signal.
             let gone = unsafe {
                 libc::waitpid(self.process, ptr::null_mut(), libc::WNOHANG | libc::__WALL)
@@ -186,7 +187,7 @@ fn is_sent(socket: i32, packet: &[u8]) -> bool {
     unsafe { libc::send(socket, bytes, count, libc::MSG_NOSIGNAL) >= 0 }
 }
 
-/// The packet's length; 0 on failure.
+/// The packet's length; 0 on failure or end of file.
 fn receive(socket: i32, packet: &mut [u8; PACKET], flags: i32) -> usize {
     // SAFETY: the packet is writable for its length.
     let count = unsafe { libc::recv(socket, packet.as_mut_ptr().cast(), PACKET, flags) };
@@ -202,27 +203,27 @@ fn tell(socket: i32, packet: &[u8]) {
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
         // SAFETY: glibc has close_range(2) only since 2.34. The call touches no memory, and the
-        // child does not use the descriptors.
+        // child uses none of the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     if close_range(0, socket - 1) && close_range(socket + 1, i32::MAX) {
         return;
     }
-    // Linux before 5.9 lacks the call; slurmstepd has some dozens of files open
+    // Linux before 5.9 lacks the call; slurmstepd has dozens of files open, far below 4096
     for other in (0..4096).filter(|other| *other != socket) {
-        // SAFETY: as above.
+        // SAFETY: as for close_range(2).
         unsafe { libc::close(other) };
     }
 }
 
-/// errno(3), 0 on success, and the file's mode.
+/// errno(3) (0 on success), and the mode (0 except for [`Question::Kind`]).
 fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     if question == Question::Kind as u8 {
         return kind(socket, path);
     }
     let enters = question == Question::Enter as u8;
-    // O_DIRECTORY makes automount(8) mount, and O_PATH asks nothing of the new mount; O_NONBLOCK
-    // waits for no FIFO or device
+    // O_DIRECTORY makes automount(8) mount, and O_PATH does not call the new file system;
+    // O_NONBLOCK waits for no FIFO or device
     let how = match enters {
         true => libc::O_PATH | libc::O_DIRECTORY,
         false => libc::O_NONBLOCK | libc::O_NOCTTY,
@@ -241,9 +242,9 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     (error, 0)
 }
 
-/// As [`answer`]; sends a symbolic link's target.
+/// errno(3) (0 on success), and the mode; sends a symbolic link's target.
 fn kind(socket: i32, path: &CStr) -> (i32, u32) {
-    // SAFETY: `stat` is numbers, for which zeros are valid.
+    // SAFETY: `stat` has only integers, for which zeros are valid.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with NUL, and `facts` is writable.
     if unsafe { libc::lstat(path.as_ptr(), &raw mut facts) } != 0 {
@@ -251,7 +252,7 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     }
     if facts.st_mode & libc::S_IFMT == libc::S_IFLNK {
         let mut packet = [DATA; PACKET];
-        // SAFETY: the path ends with NUL, and the packet has PACKET - 1 more bytes.
+        // SAFETY: the path ends with NUL; PACKET - 1 bytes follow the packet's first.
         let count =
             unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) };
         let Ok(count) = usize::try_from(count) else {
@@ -273,7 +274,7 @@ fn send_beginning(socket: i32, file: i32, limit: usize) -> i32 {
     let mut left = limit;
     while left > 0 {
         let most = left.min(4096);
-        // SAFETY: the packet has `most` more bytes.
+        // SAFETY: at least `most` bytes follow the packet's first.
         match unsafe { libc::read(file, packet.as_mut_ptr().add(1).cast(), most) } {
             count @ 1.. => {
                 tell(socket, &packet[..=count as usize]);

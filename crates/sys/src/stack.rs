@@ -1,7 +1,7 @@
 //! getrlimit(2) of the stack, which bounds the arguments of execve(2).
 #![allow(unsafe_code)]
 
-/// `RLIMIT_STACK` in bytes; `u64::MAX` if unlimited.
+/// Soft `RLIMIT_STACK` in bytes; `u64::MAX` if unlimited.
 pub fn stack_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,

@@ -20,7 +20,7 @@ pub struct Bitmap {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBitmap {
-    /// at most 80 characters
+    /// cut to 80 characters
     text: String,
     expected: &'static str,
 }
@@ -131,12 +131,12 @@ impl Bitmap {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// Words of 64 members, lowest first, as in masks of system calls.
+    /// 64-bit words, the lowest members first, as in masks of system calls.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The set of [`Bitmap::words`], without members from [`Bitmap::LIMIT`] on.
+    /// The inverse of [`Bitmap::words`]; drops members from [`Bitmap::LIMIT`] on.
     pub fn from_words(mut words: Vec<u64>) -> Bitmap {
         words.truncate(Bitmap::MAX_WORDS);
         while words.last() == Some(&0) {

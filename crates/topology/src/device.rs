@@ -27,9 +27,9 @@ impl GpuVendor {
         }
     }
 
-    /// The vendor of a PCI function of a GPU's class: VGA (0300), 3D (0302) or display controller
-    /// (0380), or AMD's processing accelerator (1200), such as the MI300X; other vendors'
-    /// accelerators are FPGAs (include/linux/pci_ids.h).
+    /// The vendor, if the PCI class (include/linux/pci_ids.h) is a GPU's: VGA (0300), 3D (0302) or
+    /// display controller (0380); also AMD's processing accelerator (1200), such as the MI300X;
+    /// Intel's are FPGAs and NPUs.
     pub fn of_function(class: u32, vendor: u16) -> Option<GpuVendor> {
         let vendor = GpuVendor::from_pci(vendor)?;
         let is_gpu = match class >> 8 {
@@ -64,8 +64,8 @@ pub struct Gpu {
     /// `GPU-…`, as in `CUDA_VISIBLE_DEVICES`
     pub uuid: Option<String>,
     pub model: Option<String>,
-    /// an AMD GPU's index in ROCm, in the order of the compute driver's nodes (ROCR-Runtime,
-    /// src/core/runtime/amd_topology.cpp); `None` if that is PCI order
+    /// an AMD GPU's index in ROCm, by the order of the compute driver's nodes (ROCR-Runtime,
+    /// src/core/runtime/amd_topology.cpp); `None` if they are in PCI order
     pub runtime_index: Option<u32>,
     /// number of MIG instances (`gi*` in `/proc/driver/nvidia/capabilities/gpuN/mig`); `None` for 0
     pub mig_instances: Option<u32>,
@@ -85,9 +85,8 @@ impl Gpu {
         }
     }
 
-    /// True if NVLink-C2C connects the GPU to its CPU (Grace Hopper, Grace Blackwell): the CPU's
-    /// host bridges are then as near to the GPU as to the CPU. `model` contains the superchip's
-    /// name.
+    /// True if `model` names a superchip (Grace Hopper, Grace Blackwell): NVLink-C2C connects GPU
+    /// and CPU, so the CPU's host bridges are as near to the GPU as to the CPU.
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
         let mut superchips = ["GH200", "GB200", "GB300"].iter();
@@ -115,14 +114,14 @@ pub struct Nic {
     pub kind: NicKind,
     /// `None` for software devices such as rxe and siw
     pub address: Option<PciAddress>,
-    /// stated by topology files and models; `/sys` does not show it
+    /// from a topology file or built-in model: `/sys` has no roles
     pub role: Option<NicRole>,
-    /// in order of number
+    /// by ascending number
     #[serde(default)]
     pub ports: Vec<Port>,
     /// the character device under `/dev/infiniband`, such as `uverbs0`
     pub uverbs: Option<String>,
-    /// sorted
+    /// interface names, sorted
     #[serde(default)]
     pub netdevs: Vec<String>,
     /// `node_guid`
@@ -154,7 +153,7 @@ pub enum NicKind {
     /// libibverbs: InfiniBand, RoCE, iWARP
     #[default]
     Verbs,
-    /// AWS Elastic Fabric Adapter: a verbs device for libfabric's efa provider alone
+    /// AWS Elastic Fabric Adapter: a verbs device that only libfabric's efa provider uses
     Efa,
     /// HPE Slingshot (`cxi`)
     Slingshot,
@@ -189,17 +188,17 @@ pub struct Port {
     /// `ports/N/phys_state`, such as `LinkUp`
     pub phys_state: Option<String>,
     pub netdev: Option<String>,
-    /// first half of the first GID: on InfiniBand the subnet prefix
+    /// first half of the first GID; only on InfiniBand the subnet prefix
     pub subnet: Option<SubnetPrefix>,
     /// newest RoCE type of the GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// interface of the default route, if it is the port's or a bond, bridge or VLAN above it
+    /// the default route's interface, if it is the port's or a bond, bridge or VLAN above it
     pub default_route: Option<String>,
-    /// IPv4 networks of the port's interface and of interfaces above it, by address
+    /// IPv4 networks of the port's interface and of interfaces above it
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// true if the interface has addresses, but `networks` is empty: they are IPv6's, or routed
-    /// by another table
+    /// true if a RoCE port's interface has routable addresses, but `networks` is empty: IPv6, or
+    /// another routing table
     #[serde(default)]
     pub routes_elsewhere: bool,
     /// true if the interface is in another network namespace, such as a container's
@@ -244,7 +243,7 @@ pub enum PortState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum LinkLayer {
     InfiniBand,
-    /// RoCE or iWARP
+    /// RoCE, iWARP or plain Ethernet
     Ethernet,
     #[default]
     Unknown,

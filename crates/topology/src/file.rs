@@ -1,7 +1,7 @@
 //! The topology file: versioned JSON of a compute node, for the plugin and people.
 //!
-//! A file is consistent if names, addresses and CPUs are unique, references resolve, and parents
-//! lead to a host bridge. Any other file is refused ([`BadTopology`]).
+//! A file is consistent if NIC names, PCI functions and CPUs are unique, references resolve, and
+//! parents lead to a host bridge. Any other file is refused ([`BadTopology`]).
 #![warn(missing_docs)]
 
 mod check;
@@ -22,9 +22,9 @@ pub use function::FIELDS as FUNCTION_FIELDS;
 use serde::Deserialize;
 use std::fmt;
 
-/// The field `format` of every topology file.
+/// `format` of every topology file.
 pub const FORMAT: &str = "nic-placement topology";
-/// Grows when an older reader would misread a newer file.
+/// `version`, which grows when an older reader would misread a newer file.
 pub const VERSION: u64 = 1;
 
 /// Most bytes of a file, which slurmstepd reads into memory: 200 times the largest built-in model.
@@ -45,11 +45,11 @@ pub const MAX_NICS: usize = 256;
 pub const MAX_PORTS: usize = 16;
 /// Most network interfaces of a NIC: one per port, and some VLANs.
 pub const MAX_NETDEVS: usize = 64;
-/// Most IPv4 networks of a port: a few, or a whole routing table on a node that also routes.
+/// Most IPv4 networks of a port: usually a few, but on a router a whole routing table.
 pub const MAX_NETWORKS: usize = 16 * 1024;
-/// Most characters of free text (GPU models, sources): a few lines on a terminal.
+/// Most characters of free text, such as GPU models: a few lines on a terminal.
 pub const MAX_TEXT: usize = 1024;
-/// Most Mbit/s of a port: 100 Tbit/s; sums over ports do not overflow.
+/// Most Mbit/s of a port: 100 Tbit/s, so sums over ports do not overflow.
 pub const MAX_RATE_MBPS: u64 = 100_000_000;
 
 /// One line: place, finding, expectation. The place is a line and column, or a JSON path such as
@@ -75,7 +75,7 @@ impl From<serde_json::Error> for BadTopology {
     }
 }
 
-/// A topology file's fields, in the file's order, before the checks of [`Document::topology`].
+/// A topology file's fields, before [`Document::topology`] checks them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
@@ -106,20 +106,20 @@ pub struct Document {
 struct NodeRow {
     os_index: u32,
     cpus: Bitmap,
-    /// to all NUMA nodes in order of os index, whatever the order of rows
+    /// to all NUMA nodes by os index, whatever the rows' order
     #[serde(default)]
     distances: Vec<u32>,
-    /// Absent: the package that `pus` give for the node's first CPU. -1: the kernel knows no
-    /// packages and puts all CPUs into package 0.
+    /// Absent: the package of the node's first CPU in `pus`. -1: unknown, since the kernel puts all
+    /// CPUs into package 0.
     package: Option<i64>,
 }
 
-/// One core, or consecutive cores with CPU numbers that differ by `step`.
+/// One core, or consecutive cores.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Core {
     package: u32,
-    /// the first core's number; further cores count on from it
+    /// the first core's number; each further core's is one more
     core: u32,
     /// the first core's CPUs
     pus: Bitmap,
@@ -138,7 +138,7 @@ struct StatedPath {
 }
 
 impl Document {
-    /// Checks the fields against each other.
+    /// Checks the fields.
     pub fn topology(self, provenance: Provenance) -> Result<Topology, BadTopology> {
         check::topology(self, provenance)
     }

@@ -1,7 +1,7 @@
 //! A compute node as data: NUMA nodes, CPUs, PCI tree, GPUs, NICs, and their distances.
 #![forbid(unsafe_code)]
 
-// unit tests include files of crates/formats, which use this crate's name
+// unit tests include files of crates/formats, which import from `nic_placement_topology`
 #[cfg(test)]
 extern crate self as nic_placement_topology;
 
@@ -50,26 +50,26 @@ pub struct Topology {
     /// `name` of a built-in model or topology file, or DMI's `product_name`
     pub name: String,
     pub provenance: Provenance,
-    /// read by [`Scope::Full`] alone
+    /// discovery reads it only with [`Scope::Full`]
     pub processor: Option<Processor>,
     /// in order of os index
     pub numa_nodes: Vec<NumaNode>,
-    /// in order of os index; read by [`Scope::Cores`] and [`Scope::Full`]
+    /// in order of os index; not discovered below [`Scope::Cores`]
     pub pus: Vec<Pu>,
     pub pci: PciTree,
     /// in PCI order, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`
     pub gpus: Vec<Gpu>,
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
-    /// Kinds of paths between a GPU and a NIC. They override the PCI tree: a virtual machine's bus
-    /// hides switches, and text of `nvidia-smi topo -m` has no bus.
+    /// Path kinds by (GPU, NIC). They override the PCI tree, which lacks switches in a virtual
+    /// machine, and bridges in a topology imported from `nvidia-smi topo -m`.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
     /// the built-in model that supplied paths or roles of a live or captured node
     pub supplied_by: Option<String>,
 }
 
 /// The source of a topology's facts. Processes are bound only with [`Provenance::ThisSystem`]
-/// (hwloc: `is_thissystem`) or `trust-topology`.
+/// (hwloc: `is_thissystem`) or the argument `trust-topology`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// this kernel's `/sys` and `/proc`
@@ -97,7 +97,6 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// A NUMA node (hwloc: `NUMANode`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     pub os_index: u32,
@@ -105,7 +104,7 @@ pub struct NumaNode {
     pub cpus: CpuSet,
     /// ACPI SLIT distances to all nodes in order of os index, 10 = local; empty if unknown
     pub distances: Vec<u32>,
-    /// the package of the node's first CPU; `None` without CPUs, or if the kernel knows no packages
+    /// the package of the node's first CPU; `None` without CPUs or without known packages
     pub package: Option<u32>,
 }
 
@@ -124,10 +123,9 @@ const MELLANOX: u16 = 0x15b3;
 pub const CONNECTX7: u16 = 0x1021;
 /// PCI subsystem of ConnectX-7 functions that manage NVSwitches.
 const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
-/// Largest ACPI SLIT distance within a socket, if no NUMA node has a package number.
+/// Largest ACPI SLIT distance assumed within a socket, if no NUMA node has a package number.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
-/// The package of the first CPU in `cpus`.
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
     let pu = pus.iter().find(|pu| pu.os_index == first)?;
@@ -176,7 +174,7 @@ impl Topology {
         cpus
     }
 
-    /// The threads of each core, cores in order of their first thread; empty below
+    /// The threads of each core, in order of the first thread; empty if discovery read less than
     /// [`Scope::Cores`].
     pub fn cores(&self) -> Vec<CpuSet> {
         let mut cores: Vec<CpuSet> = threads_by_core(&self.pus).into_values().collect();
@@ -195,16 +193,16 @@ impl Topology {
         nodes.map(|node| node.os_index).collect()
     }
 
-    /// The NUMA node of a PCI function: `numa_node` of it or a bridge above, else the only NUMA
-    /// node with CPUs of `local_cpus`, else the machine's only NUMA node. The last rule excludes
-    /// invented addresses: an imported text without addresses may omit NUMA nodes.
+    /// The NUMA node of a PCI function: `numa_node` of the function or a bridge above, else the
+    /// only NUMA node with CPUs of `local_cpus`, else, unless the address is invented, the
+    /// machine's only NUMA node: an imported text without addresses may omit NUMA nodes.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
         }
         let function = self.pci.get(address);
         let local = function.and_then(|function| function.local_cpus.as_ref());
-        // in a virtual machine `local_cpus` are all CPUs, of all NUMA nodes
+        // `local_cpus` of several NUMA nodes do not count: in a virtual machine they are all CPUs
         let nodes = local.map(|cpus| self.nodes_of(cpus));
         match (nodes.filter(|nodes| nodes.len() == 1), &*self.numa_nodes) {
             (Some(node), _) => node.first(),
@@ -216,10 +214,10 @@ impl Topology {
     /// The first NUMA node of the socket of `node`.
     ///
     /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`,
-    /// arch/x86/kernel/smpboot.c). Distances cannot decide: clusters of a Granite Rapids are 15 and
-    /// 17 apart, packages of some 8-socket machines 16. Memory without CPUs belongs to the nearest
-    /// package. Without package numbers, nodes up to 15 apart share a socket; without distances
-    /// too, each node is a socket.
+    /// arch/x86/kernel/smpboot.c). Distances cannot decide: NUMA nodes of one Granite Rapids are 15
+    /// and 17 apart, packages of some 8-socket machines 16. A node without CPUs belongs to the
+    /// nearest package. If no node has a package number, nodes up to 15 apart share a socket; a
+    /// node of unknown distances shares none.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else {
             return node;
@@ -248,16 +246,16 @@ impl Topology {
         packages.iter().all(is_farther).then_some(package)
     }
 
-    /// True if all fabric NICs belong to libfabric's efa or cxi provider, which chooses NICs
-    /// itself.
+    /// True if the node has EFA or Slingshot NICs and no other fabric NICs: libfabric's efa and cxi
+    /// providers choose NICs themselves.
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |nic: &Nic| matches!(nic.kind, NicKind::Efa | NicKind::Slingshot);
         let verbs = |nic: &Nic| nic.kind == NicKind::Verbs && !self.manages_nvswitches(nic);
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
-    /// True if other NICs have `uverbs` and `nic` has not: libibverbs does not find it (rdma-core,
-    /// libibverbs/device.c). A topology file may omit all `uverbs`.
+    /// True if `nic` lacks `uverbs`, so that libibverbs does not find it (rdma-core,
+    /// libibverbs/device.c). False if all NICs lack `uverbs`, which a topology file may omit.
     pub fn lacks_verbs(&self, nic: &Nic) -> bool {
         nic.uverbs.is_none() && self.nics.iter().any(|other| other.uverbs.is_some())
     }
@@ -266,14 +264,14 @@ impl Topology {
     /// looks like an InfiniBand port, but reaches no other node.
     ///
     /// NVIDIA's Fabric Manager finds it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide,
-    /// "Systems Using Fourth Generation NVSwitches"). A VPD read waits for the device, so one of
-    /// two facts decides here:
+    /// "Systems Using Fourth Generation NVSwitches"). A VPD read waits for the device, so either of
+    /// two facts suffices here:
     ///
     /// * the subsystem `15b3:0087`, as in guests of AWS's p6-b200;
     /// * more than two InfiniBand functions on one ConnectX-7, which has at most two ports for
     ///   other nodes. Bare metal shows four (siderolabs/extensions pull request 895, DGX B200;
-    ///   Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions differ in
-    ///   device id.
+    ///   Mellanox/nic-configuration-operator issue 496, HGX B300). Virtual functions have another
+    ///   device id and do not count.
     pub fn manages_nvswitches(&self, nic: &Nic) -> bool {
         let Some(function) = nic.address.and_then(|address| self.pci.get(address)) else {
             return false;
@@ -283,7 +281,7 @@ impl Topology {
         };
         let card = function.address.card();
         let shares_card = |other: &&Nic| {
-            // the cheap comparison first, because every step compares all pairs of NICs
+            // the cheaper comparison first: a step compares each ConnectX-7 with every NIC
             let address = other.address.filter(|address| address.card() == card);
             let function = address.and_then(|address| self.pci.get(address));
             let mut ports = other.ports.iter();
@@ -299,7 +297,7 @@ impl Topology {
         gpus.position(|gpu| gpu.address == address).map(GpuIndex)
     }
 
-    /// Sorts all lists into the order that indices rely on.
+    /// Sorts every list; [`GpuIndex`] and [`NicIndex`] rely on the order.
     pub fn sort(&mut self) {
         self.numa_nodes.order_by_key(|node| node.os_index);
         self.pus.order_by_key(|pu| pu.os_index);

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Most lanes of a PCIe link: Link Status has six bits for "Negotiated Link Width".
 pub const MAX_WIDTH: u32 = 63;
-/// Most tenths of GT/s per lane: 8 times PCIe 7.0's; times [`MAX_WIDTH`] it does not overflow.
+/// Highest speed of a lane, in tenths of GT/s: almost 8 times PCIe 7.0's; `mbps` cannot overflow.
 pub const MAX_TENTHS_GT: u32 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,8 @@ serde_as_text!(
     |(tenths_gt, width)| LinkRate::new(tenths_gt, width)
 );
 
-/// A PCIe link as the function at its lower end reports it.
+/// The PCIe link that a function reports: the link below for root and downstream ports, else the
+/// link above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PcieLink {

@@ -8,8 +8,9 @@ use std::str::FromStr;
 
 /// A device's name without characters that are special to libraries or in paths.
 ///
-/// `,` `:` `=` `^` and spaces separate words in variables (NCCL's src/misc/utils.cc,
-/// `parseStringList`; UCX's src/ucs/config/parser.c); `/` and `..` would leave `/sys` and `/dev`.
+/// `,` `:` `=` `^` and spaces are special in variables (NCCL's src/misc/utils.cc,
+/// `parseStringList`; UCX's src/ucs/config/parser.c), `/` and `..` in paths below `/sys` and
+/// `/dev`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName(String);
 

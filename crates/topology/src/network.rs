@@ -1,4 +1,4 @@
-//! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
+//! InfiniBand subnets, IPv4 networks and the kernel's IPv4 routes.
 
 use super::text::{hex, serde_as_text};
 use std::fmt;
@@ -22,7 +22,7 @@ serde_as_text!(
     |(address, bits)| Network::new(Ipv4Addr::from_bits(address), bits)
 );
 
-/// The expected form of a network or subnet prefix.
+/// The error for bad text: the expected form, `NETWORK` or `PREFIX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadNetwork(&'static str);
 
@@ -33,7 +33,6 @@ impl fmt::Display for BadNetwork {
 }
 
 impl Network {
-    /// `None` for more than 32 bits.
     pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }
@@ -42,7 +41,6 @@ impl Network {
         self.address
     }
 
-    /// `255.255.0.0` for 16 bits.
     pub fn mask(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0))
     }
@@ -86,7 +84,7 @@ pub struct Ipv4Route<'t> {
 
 impl<'t> Ipv4Route<'t> {
     /// Parses `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination,
-    /// gateway, flags, references, use, metric, mask; `None` for the heading.
+    /// gateway, flags, references, use, metric, mask, three unused columns; `None` for the heading.
     pub fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
         let mut words = line.split_whitespace();
         let mut next = || words.next();
@@ -122,7 +120,7 @@ pub fn is_usable(flags: u32) -> bool {
     flags & 0x201 == 0x1
 }
 
-/// The prefix of an InfiniBand subnet: the first half of each GID in it (InfiniBand Architecture
+/// The prefix of an InfiniBand subnet: the first half of its ports' GIDs (InfiniBand Architecture
 /// Specification 1, 4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
@@ -134,7 +132,7 @@ serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(
 impl SubnetPrefix {
     /// The prefix of a GID in the kernel's form, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
     pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
-        /// Length: eight groups of four digits (`%pI6`, the kernel's
+        /// A GID's length: eight groups of four digits (`%pI6`, the kernel's
         /// Documentation/core-api/printk-formats.rst).
         const GID: usize = 39;
         let is_gid = gid.len() == GID && gid.is_ascii();

@@ -1,8 +1,8 @@
 //! One sort for all types.
 //!
-//! The compiler instantiates std's sort for each type and key: 7 KiB of machine code, fifty times
-//! in the plugin, which every slurmd maps. [`Order`] sorts positions by one function for all types,
-//! then swaps the elements. The solver's loops sort lists of numbers by std's sort.
+//! std's sort is 7 KiB of code per type and key: it would be fifty copies in the plugin, which
+//! every slurmd maps. [`Order`] sorts positions by one function for all types, then swaps the
+//! elements. The solver still uses std's sort, for lists of numbers.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +32,12 @@ impl<T> Order<T> for [T] {
     }
 
     fn order_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
-        // lists of the kernel and topology files are mostly sorted
+        // lists from the kernel and topology files are usually sorted already
         if self.is_sorted_by(|a, b| compare(a, b).is_le()) {
             return;
         }
         let mut from = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
-        // each swap along a cycle of the permutation settles one element
+        // each swap along a cycle of the permutation puts one element in place
         for start in 0..from.len() {
             let mut place = start;
             loop {
@@ -60,14 +60,14 @@ fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering
     places
 }
 
-/// A set, without std's sort, which `collect` would use.
+/// Collects into a set without std's sort, which `collect` would use.
 pub fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     let mut set = BTreeSet::new();
     set.extend(items);
     set
 }
 
-/// A map, with the last value of equal keys, without std's sort.
+/// Collects into a map without std's sort; of equal keys the last value stays.
 pub fn map<K: Ord, V>(items: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     map.extend(items);

@@ -1,10 +1,10 @@
-//! Paths between PCI functions: nvidia-smi's and NCCL's kinds, and links.
+//! Paths between PCI functions: their links, and their kinds as in nvidia-smi and NCCL.
 
 use super::text::display_as_serialized;
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
 use serde::{Deserialize, Serialize};
 
-/// Kind of path in the words of `nvidia-smi topo -m`, nearest first.
+/// Kind of path (`nvidia-smi topo -m`), nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PathType {
@@ -16,7 +16,7 @@ pub enum PathType {
     Phb,
     /// between host bridges of one NUMA node
     Node,
-    /// between NUMA nodes
+    /// between NUMA nodes, or if a NUMA node is unknown
     Sys,
 }
 
@@ -40,9 +40,8 @@ pub struct Ascent {
     /// nearest first
     bridges: Vec<PciAddress>,
     host: Option<HostBridge>,
-    /// as [`Ascent::links`]
     links: Vec<Option<(PciAddress, u64)>>,
-    /// as [`parts`]; indices in `bridges`
+    /// the result of [`parts`]
     parts: Vec<usize>,
 }
 
@@ -50,14 +49,14 @@ pub struct Ascent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
-    /// for [`PathType::Sys`] both NUMA nodes, the smaller first; `None` if equal or unknown
+    /// the NUMA nodes of a [`PathType::Sys`] path, the smaller first; `None` if equal or unknown
     pub crossing: Option<(u32, u32)>,
     links: (usize, usize),
 }
 
 impl Ascent {
-    /// Links above the function, nearest first: function 0 of the device, then bridges, and
-    /// Mbit/s. `None` if the rate is unknown.
+    /// Links that the function and each bridge above report, nearest first: function 0 of the
+    /// function's device, else the bridge, and Mbit/s; `None` if the rate is unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
@@ -67,8 +66,8 @@ impl Ascent {
         self.host
     }
 
-    /// Bridges above the function, nearest first. If a large switch appears as two, one behind the
-    /// other, the two ports between them are left out.
+    /// Bridges above the function, nearest first, without the two ports inside a large switch that
+    /// appears as two switches, one behind the other.
     pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
         let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
         let bridges = self.bridges.iter().enumerate();
@@ -77,7 +76,7 @@ impl Ascent {
             .map(|(_, &bridge)| bridge)
     }
 
-    /// True if at most one of the nearest `count` bridges is outside a merged switch.
+    /// True if [`Ascent::bridges`] has at most one of the nearest `count` bridges.
     fn is_one_switch(&self, count: usize) -> bool {
         let parts = self.parts.iter().filter(|&&at| at < count).count();
         count - 2 * parts <= 1
@@ -85,7 +84,8 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// The number of links from each function up to the lowest common bridge, else host bridge.
+    /// The number of [`Ascent::links`] from each function up to the lowest common bridge, else to
+    /// the host bridge.
     pub fn links(&self) -> (usize, usize) {
         self.links
     }
@@ -110,7 +110,7 @@ impl Topology {
             let mut rate = function.link.current?;
             let limit = limits.get(at / 2).copied().unwrap_or(0);
             rate.tenths_gt = rate.tenths_gt.max(limit);
-            // a bridge's functions are ports with a link each
+            // bridges that are functions of one device are ports with a link each
             let device = match at {
                 0 => function.address.card(),
                 _ => function.address,
@@ -118,7 +118,7 @@ impl Topology {
             Some((device, rate.mbps()))
         };
         let numa_node = functions.iter().find_map(|function| function.numa_node);
-        // keeps a topmost bridge that the tree lacks: two functions can share it
+        // the parents include a topmost bridge that the tree lacks: two functions can share it
         let bridges = functions
             .iter()
             .filter_map(|function| function.parent.bridge());
@@ -135,7 +135,7 @@ impl Topology {
     pub fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
         let mut common = None;
-        // functions of two host bridges share no bridge
+        // functions below different host bridges share no bridge
         if same_host || a.host.is_none() || b.host.is_none() {
             let above_b = |bridge| b.bridges.iter().position(|other| other == bridge);
             let mut bridges = a.bridges.iter().enumerate();
@@ -175,8 +175,8 @@ impl Topology {
     }
 }
 
-/// Speed limits of a GPU card's links, nearest first, in tenths of GT/s, 0 if unknown. The slower
-/// end limits a link. On a card with a switch, the link above it is included.
+/// Speed limits of a GPU card's links, nearest first, in tenths of GT/s, 0 if unknown. A link's
+/// limit is its slower end's. On a card with a switch, the link above the switch is included.
 ///
 /// The current speed is too low when a step begins: the GPU is idle (nvidia-smi's manual, "PCI":
 /// "may be reduced when the GPU is not in use").
@@ -194,16 +194,16 @@ fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
     pairs.take_while(is_own).map(limit).collect()
 }
 
-/// Indices in `bridges` of upstream ports of switches that are parts of the switch above.
+/// Indices in `bridges` of the upstream ports of switches that belong to the switch above.
 ///
 /// A large Broadcom switch appears as one switch behind another, though all its ports have full
 /// bandwidth to each other. NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`);
-/// else the wrong NIC looks nearer (NVIDIA/nccl issue 820). Bridges above a function are downstream
-/// and upstream ports in turn.
+/// else the wrong NIC looks nearer (NVIDIA/nccl issue 820). `bridges` alternate between downstream
+/// and upstream ports.
 fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_part = false;
-    // from the host bridge down, because a switch that has parts is no part itself
+    // from the host bridge down: a switch below a part is no part itself
     for switch in (1..bridges.len() / 2).rev() {
         let at = 2 * switch - 1;
         let whole = broadcom_generation(bridges[at + 2], 0);
@@ -216,7 +216,7 @@ fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     parts
 }
 
-/// The PCIe generation of a whole Broadcom switch (level 0) or a part of one (level 1), by its ids.
+/// The PCIe generation of a Broadcom switch, whole (`level` 0) or a part (`level` 1), by its ids.
 fn broadcom_generation(switch: &PciFunction, level: u16) -> Option<u8> {
     let (subsystem_vendor, subsystem) = switch.subsystem?;
     let ids = (switch.vendor?, switch.device?, subsystem_vendor);

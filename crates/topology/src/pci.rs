@@ -44,7 +44,6 @@ impl fmt::Display for BadPciAddress {
 }
 
 impl PciAddress {
-    /// The device's function 0.
     pub fn card(self) -> PciAddress {
         PciAddress {
             function: 0,
@@ -63,15 +62,14 @@ impl PciAddress {
         self.device < 32 && self.function < 8
     }
 
-    /// First domain of invented addresses. Importers make them for files without addresses; reports
-    /// omit them.
+    /// First domain of invented addresses: importers make them for files without addresses, and
+    /// reports omit them.
     pub const INVENTED: u32 = 0xfffd_0000;
 
     pub fn is_invented(self) -> bool {
         self.domain >= PciAddress::INVENTED
     }
 
-    /// The address as text; `None` if it is invented.
     pub fn described(self) -> Option<String> {
         (!self.is_invented()).then(|| self.to_string())
     }
@@ -264,13 +262,13 @@ impl PciFunction {
 /// GPUs and NICs as PCI functions, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
-    /// in address order: a step makes a thousand binary searches
+    /// in address order, for a step's thousand binary searches
     functions: Vec<PciFunction>,
 }
 
 impl PciTree {
-    /// Most bridges above one function; the deepest known, an MI300X behind a Broadcom switch that
-    /// appears as two, has 7.
+    /// Most bridges above one function; the deepest known function, an MI300X behind a Broadcom
+    /// switch that appears as two, has 7.
     pub const MAX_DEPTH: usize = 32;
 
     pub(crate) fn of(mut functions: Vec<PciFunction>) -> PciTree {
@@ -278,7 +276,6 @@ impl PciTree {
         PciTree { functions }
     }
 
-    /// Adds a function, or replaces the one at its address.
     pub fn insert(&mut self, function: PciFunction) {
         match self.position(function.address) {
             Ok(at) => self.functions[at] = function,
@@ -286,7 +283,6 @@ impl PciTree {
         }
     }
 
-    /// A function's index, or the index to insert it at.
     fn position(&self, address: PciAddress) -> Result<usize, usize> {
         self.functions
             .binary_search_by_key(&address.number(), |function| function.address.number())
@@ -317,7 +313,7 @@ impl PciTree {
         (functions, None)
     }
 
-    /// The bridges above `address`, nearest first, and the host bridge; `None` if a bridge is
+    /// The bridges above `address`, nearest first, and the host bridge: `None` if a bridge is
     /// missing, parents form a circle, or bridges exceed [`PciTree::MAX_DEPTH`].
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
@@ -325,7 +321,6 @@ impl PciTree {
         (bridges.take(PciTree::MAX_DEPTH).collect(), host)
     }
 
-    /// `numa_node` of `address`, or of the nearest bridge above that has one.
     pub(crate) fn numa_node(&self, address: PciAddress) -> Option<u32> {
         let (functions, _) = self.climb(address);
         functions.iter().find_map(|function| function.numa_node)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Row", into = "Row")]
 pub struct Processor {
     pub arch: Arch,
-    /// `None` for unknown vendors, and on other architectures (NCCL needs no model there)
+    /// `None` for unknown vendors, and on Arm and POWER, for which NCCL needs no model
     pub x86: Option<X86>,
 }
 
@@ -16,10 +16,8 @@ pub struct Processor {
 pub enum Arch {
     #[serde(rename = "x86_64")]
     X86,
-    /// 64-bit Arm
     #[serde(rename = "arm64")]
     Arm,
-    /// 64-bit POWER
     #[serde(rename = "ppc64")]
     Power,
 }
@@ -50,7 +48,7 @@ pub enum CpuVendor {
 }
 
 impl CpuVendor {
-    /// Vendors with the kernel's numbers.
+    /// Each vendor with its `X86_VENDOR_*` number.
     pub const ALL: [(CpuVendor, u32); 5] = [
         (CpuVendor::Intel, 0),
         (CpuVendor::Amd, 2),
@@ -62,7 +60,7 @@ impl CpuVendor {
 
 display_as_serialized!(CpuVendor);
 
-/// A processor in JSON: `vendor`, `family` and `model` together, or none of them.
+/// A serialized [`Processor`]: all of `vendor`, `family` and `model`, or none.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -90,7 +88,7 @@ impl TryFrom<Row> for Processor {
         let arch = row.arch;
         let x86 = match (row.vendor, row.family, row.model) {
             (Some(vendor), Some(family), Some(model)) if arch == Arch::X86 => {
-                // `modalias` has four digits for each
+                // `modalias` has four hexadecimal digits for each
                 if family.max(model) > 0xffff {
                     return Err("expected `family` and `model` below `65536`");
                 }
@@ -124,7 +122,6 @@ impl Processor {
     }
 }
 
-/// Parses `ven0000fam0006mod008F`.
 fn x86(numbers: &str) -> Option<X86> {
     let (vendor, rest) = numbers.strip_prefix("ven")?.split_once("fam")?;
     let (family, model) = rest.split_once("mod")?;

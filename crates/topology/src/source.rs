@@ -1,4 +1,4 @@
-//! A topology's source, and the facts to read.
+//! The source of a topology, and the scope of its discovery.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
@@ -11,10 +11,10 @@ pub enum NodeSource {
     Topology(String),
 }
 
-/// The facts that discovery reads; each scope adds to the one before.
+/// The facts that discovery reads; each scope includes the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// facts that change a decision; every step reads them
+    /// facts that change a placement; every step reads them
     Placement,
     /// the network interfaces by which an admin may name a NIC
     Selection,

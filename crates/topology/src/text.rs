@@ -1,10 +1,10 @@
-//! Values as text in JSON, for people, and as numbers in the node file.
+//! Serializes values as text in JSON and in compact form in the node file.
 
 use crate::diagnostic::Shown;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 
-/// Serializes a type as its `Display` in JSON, and as another type in the node file.
+/// Serializes `$type` as its `Display` in JSON, and as `$raw` in the node file.
 macro_rules! serde_as_text {
     ($type:ty, $expected:expr, $raw:ty, $to_raw:expr, $from_raw:expr) => {
         impl serde::Serialize for $type {
@@ -34,7 +34,7 @@ macro_rules! serde_as_text {
 }
 pub(super) use serde_as_text;
 
-/// `Display` by the variant's name in serde.
+/// Implements `Display` by the variant's name in serde.
 macro_rules! display_as_serialized {
     ($($type:ty)+) => {$(
         impl std::fmt::Display for $type {
@@ -51,14 +51,14 @@ pub(super) fn refused<E: Error>(text: &str, expected: &str) -> E {
     E::custom(format_args!("found `{found}`, expected {expected}"))
 }
 
-/// `text` on one line, with `…` after `most` characters.
+/// At most `most` characters of `text` on one line, then `…` if more follow.
 pub(super) fn printable(text: &str, most: usize) -> String {
     let is_cut = text.chars().nth(most).is_some();
     let end = if is_cut { "…" } else { "" };
     format!("{}{end}", Shown::message(text, most))
 }
 
-/// A `serde(with)` module for an optional number of a PCI function, as hexadecimal text in JSON.
+/// A `serde(with)` module: `Option<$type>` as hexadecimal text in JSON.
 macro_rules! option_as_text {
     ($module:ident, $type:ty, $show:expr, $parse:expr, $expected:expr) => {
         pub(super) mod $module {
@@ -116,7 +116,7 @@ option_as_text!(
     "two ids such as `1000:a096`"
 );
 
-/// A `serde(with)` module: `null` for the type's default.
+/// A `serde(with)` module that writes `null` for the type's default.
 pub(super) mod unless_default {
     use super::*;
 
@@ -134,7 +134,7 @@ pub(super) mod unless_default {
     }
 }
 
-/// A number of at most `most` hexadecimal digits; `from_str_radix` alone would take a sign.
+/// Parses at most `most` hexadecimal digits; `from_str_radix` alone would accept a sign.
 pub(super) fn hex<T: TryFrom<u64>>(digits: &str, most: usize) -> Option<T> {
     let is_number = digits.len() <= most && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = u64::from_str_radix(digits, 16).ok().filter(|_| is_number)?;

@@ -1,16 +1,16 @@
-//! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
+//! `bind=core`: disjoint whole cores for each task of a step, without communication between tasks.
 //!
-//! A task's cores follow from facts that are equal in all tasks of the step: the topology, slurmd's
-//! masks and Slurm's rule for GPUs. A task's own GPUs only choose among parts of NUMA nodes that no
-//! other task takes.
+//! Every task of a step computes the cores from the same facts: the topology, slurmd's masks and
+//! Slurm's rule for GPUs. GPUs that are known only to their task select among cores that no other
+//! task takes.
 
 use super::near::{LeastShares, even_parts, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// The task's private CPUs, on `near` if it gets cores there, and a text on their origin. All tasks
-/// of the step keep their shares, or all get the same error.
+/// The task's private CPUs, preferably on `near`, and a text on their origin. If one task would
+/// lose a part of its share of the step's CPUs, all tasks get the same error.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -35,8 +35,9 @@ pub(super) fn own_cores(
     }
 }
 
-/// The task's threads, at least one: the cores in `cpus`, limited to its private or user-bound
-/// cores, else to an even share of the step's (`None` if the number of tasks is unknown).
+/// `OMP_NUM_THREADS`, at least 1: the number of cores in `cpus`. The limit is the task's cores if
+/// its mask is private or the user's, else an even share of the step's cores (`None` if the number
+/// of tasks is unknown).
 pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = node.cores();
     if cores.is_empty() {
@@ -57,7 +58,7 @@ pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) 
 
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
-    /// `[core]`: its threads in the step
+    /// `[core]`: its hardware threads in the step
     cores: Vec<CpuSet>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> StepCores<'a> {
         Self { tasks, cores }
     }
 
-    /// True if each task has a core, and no core is in two tasks' masks.
+    /// True if each task's mask has a core, and no two masks share a core.
     fn masks_are_private(&self) -> bool {
         let masks = self.tasks.all_masks();
         let has_one = |mask: &CpuSet| self.cores.iter().any(|core| core.intersects(mask));
@@ -94,8 +95,8 @@ impl<'a> StepCores<'a> {
         cores
     }
 
-    /// A task's CPUs under private masks: by [`near_masks`] if GPUs are known and all masks stay
-    /// private, else the near part of its mask, or all of it.
+    /// The CPUs of task `id` if Slurm's masks are private: its mask of [`near_masks`] if these are
+    /// private too, else Slurm's mask, narrowed to `near` if possible.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -113,13 +114,12 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// The task's part of the cores. Each NUMA node is divided evenly among the tasks with GPUs
-    /// there. If GPUs are unknown, each NUMA node is divided among all tasks, and this task keeps
-    /// its parts nearest to `near`.
+    /// The cores of task `id`. Each NUMA node is divided evenly among the tasks with GPUs there. If
+    /// GPUs are unknown, all tasks divide it, and a task keeps only its parts nearest to `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (node, tasks) = (self.tasks.node, &self.tasks);
         let nodes = node.nodes_of(&union(&self.cores));
-        // the step's NUMA nodes near the task's GPUs, else those of the task's mask
+        // the step's NUMA nodes in `near`; if there are none, those of the task's mask
         let reached = |near: &NodeSet, id: usize| {
             let reached = near.intersection(&nodes);
             match reached.is_empty() {
@@ -133,7 +133,7 @@ impl<'a> StepCores<'a> {
             .collect::<Option<Vec<NodeSet>>>()
             .ok_or("which GPU each task has is not certain")?;
         let is_known = !nodes_of_task.is_empty();
-        // only the nearest parts count: far ones would raise the mean distance
+        // only a task's nearest parts count: far ones would raise the mean distance
         let away = |numa| tasks.distance(&node.cpus_of(&[numa].into_iter().collect()), near);
         let own = reached(near, id);
         let nearest = own.iter().map(away).min();
@@ -147,7 +147,7 @@ impl<'a> StepCores<'a> {
                 return Err(FEW);
             }
             let here = even_parts(&cores, sharers.len());
-            // if GPUs are unknown, a task may keep one part only, so each part must hold its whole
+            // if GPUs are unknown, a task may keep only one part, so each part must be a whole
             // share
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);

@@ -1,7 +1,7 @@
 //! Tasks far from their GPUs exchange masks, so that some come nearer and none gets farther away.
 //!
-//! Only tasks with equal shares exchange, and only whole masks: each task keeps its share of CPUs
-//! and of cores, and no core is divided anew.
+//! Only tasks with equal shares exchange, and only whole masks: every task keeps its shares of CPUs
+//! and of cores, and no core is split.
 
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
@@ -37,7 +37,7 @@ pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
     takes
 }
 
-/// `[taker]`: its place in the cheapest assignment of `count` places to `count` takers. A cost of
+/// `[taker]`: its place in the cheapest assignment of `count` places to `count` takers. A `cost` of
 /// `None` forbids a place; `cost(k, k)` is never `None`.
 ///
 /// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and

@@ -1,11 +1,12 @@
 //! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes and the NICs there.
 //!
-//! This suits MPI with a process per NUMA node or core; the host's only task keeps all of them.
+//! This suits MPI with a process per NUMA node or core; a host's only task keeps all NUMA nodes.
 
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// The task's part of the step's NUMA nodes if the user `asked` for one; the error says why not.
+/// The task's part of the step's NUMA nodes if the user `asked` for one; the error says why it gets
+/// none.
 pub(super) fn nodes(
     node: &Topology,
     step: &Step,
@@ -33,8 +34,8 @@ pub(super) fn nodes(
     Err(format!("no GPU to be near to{why}"))
 }
 
-/// `[task]`: its NUMA nodes, by facts that are equal in all tasks. `None` if the step has GPUs, one
-/// task or one NUMA node here, if the masks differ, or if the number of tasks is unknown.
+/// `[task]`: its NUMA nodes, the same list in every task. `None` if the step has GPUs, different
+/// masks, one task or one NUMA node here, or if the number of tasks is unknown.
 pub(super) fn node_parts(node: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let is_shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = node.nodes_of(&task.step_cpus);

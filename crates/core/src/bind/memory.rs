@@ -1,9 +1,10 @@
-//! A task's memory policy: the NUMA nodes of its CPUs and GPUs, if these are near each other.
+//! A task's memory policy: the NUMA nodes of its CPUs and GPUs, if the CPUs are on the GPUs'
+//! socket.
 //!
 //! MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
-//! (Documentation/admin-guide/mm/numa_memory_policy.rst). A task that also runs on sockets without
-//! its GPUs keeps the kernel's default, memory where the thread runs, since a preference would make
-//! some threads' memory remote.
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst). A task with CPUs on other sockets too
+//! keeps the kernel's default, memory on the thread's node: a preference would make the memory of
+//! threads there remote.
 
 use super::{NearNodes, Situation, asked_for, bound_by_program, numa_nodes};
 use crate::placement::{Bind, Mem, Notes};
@@ -11,11 +12,13 @@ use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 use crate::topology::{CpuSet, NodeSet};
 
-/// The part of `nodes` that the task's cpuset and present policy allow; empty keeps this policy.
+/// The part of `nodes` that the task's cpuset and present policy allow; if empty, the present
+/// policy stays.
 ///
 /// Another program's policy stays, since a site's wrapper around slurmd or an earlier plugin set it
-/// on purpose. A policy that this plugin set for an outer step may only lose nodes. Nodes outside
-/// the cpuset give no memory; if the cpuset is unknown, the kernel accepts or refuses the nodes.
+/// on purpose. In a step that this plugin placed, new nodes must be a subset of that step's. Nodes
+/// outside the cpuset give no memory; if the cpuset is unknown, the kernel accepts or refuses the
+/// nodes.
 pub(super) fn limited(nodes: NodeSet, memory: &Memory, notes: &mut Notes) -> NodeSet {
     let allowed = memory.allowed.as_ref().unwrap_or(&nodes);
     let left = nodes.intersection(allowed);
@@ -72,8 +75,8 @@ pub(super) fn decided(
     let runs_on = node.nodes_of(cpus);
     let own = near.nodes.intersection(&runs_on);
     let nodes = if (1..rungs.len() - 1).contains(&reached) {
-        // the CPUs reach beyond the GPU's NUMA node, up to its socket (sub-NUMA clusters); nodes
-        // without CPUs are omitted, since on Grace they hold GPU memory
+        // with sub-NUMA clusters some of `cpus` are on other NUMA nodes of the GPU's socket. Near
+        // nodes without CPUs are omitted, since on Grace they are GPU memory
         let with_cpus = near.nodes.intersection(&node.nodes_of(&node.cpus()));
         rungs[reached]
             .nodes
@@ -81,7 +84,7 @@ pub(super) fn decided(
             .union(&with_cpus)
     } else if reached > 0
         && !own.is_empty()
-        // `mem=strict`, or `mem=prefer` with `bind=none`, asks for the policy, though threads on
+        // `mem=strict`, or `mem=prefer` with `bind=none`, asks for the policy even if threads on
         // other sockets get remote memory
         && wish.mem != Mem::Strict
         && wish.bind != Bind::None

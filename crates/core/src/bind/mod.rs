@@ -1,4 +1,4 @@
-//! A task's CPUs and memory, never beyond Slurm's grant to the step.
+//! A task's CPUs and memory, within Slurm's grant to the step.
 //!
 //! By default ([`Bind::Auto`]) a task moves toward its GPUs if every task of the step keeps its
 //! share of the step's CPUs (`near`). Memory follows the CPUs (`memory`).
@@ -30,7 +30,7 @@ pub(crate) struct Situation<'a> {
     pub wish: &'a Wish,
 }
 
-/// The task's new CPUs, `None` to keep its CPUs, and the reason.
+/// The task's new CPUs (`None` keeps the present ones) and the reason.
 type Decided = (Option<CpuSet>, String);
 
 fn far(notes: &mut Notes, why: String) -> Decided {
@@ -96,7 +96,7 @@ pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
 
 struct NearNodes {
     nodes: NodeSet,
-    /// true: the GPUs' NUMA nodes; false: a part of the step's NUMA nodes ([`gpuless::nodes`])
+    /// true: the GPUs' NUMA nodes; false: those of [`gpuless::nodes`]
     of_gpus: bool,
 }
 
@@ -114,7 +114,7 @@ impl NearNodes {
         format!("{}, {why}", numa_nodes(&self.nodes))
     }
 
-    /// For GPUs on several NUMA nodes, the reason not to move.
+    /// `Some` for GPUs on several NUMA nodes: the reason not to move.
     fn span(&self) -> Option<String> {
         (self.of_gpus && self.nodes.len() > 1)
             .then(|| format!("its GPUs span NUMA nodes {}", self.nodes))
@@ -145,8 +145,8 @@ fn bound_by_program(step: &Step) -> Result<(), String> {
 }
 
 impl Situation<'_> {
-    /// The NUMA nodes of the task's GPUs; without GPUs, its part of the step's NUMA nodes. The
-    /// error says why there are none.
+    /// The NUMA nodes of the task's GPUs; without GPUs, the task's part of the step's NUMA nodes.
+    /// The error says why the task has none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
         let (node, wish) = (self.topology, self.wish);
         if !node.provenance.is_this_system() && !wish.admin.trust_topology {
@@ -157,14 +157,14 @@ impl Situation<'_> {
         let nodes = if of_gpus {
             nodes_of(node, self.gpus).ok_or("the kernel names no NUMA node for its GPU")?
         } else {
-            // not if `--cpu-bind` or a launcher has already chosen the NUMA nodes
+            // false if `--cpu-bind` or a launcher has already chosen the NUMA nodes
             let asked = wish.by_user && wish.bind != Bind::None && self.users_binding().is_none();
             gpuless::nodes(node, self.step, self.task, asked)?
         };
         Ok(NearNodes { nodes, of_gpus })
     }
 
-    /// `near` if the task may move, else the reason why its CPUs stay.
+    /// The value of `near` if the task may move; the error says why its CPUs stay.
     fn movable<'n>(&self, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
         let (step, bind) = (self.step, self.wish.bind);
         if let Some(how) = self.users_binding() {
@@ -189,8 +189,8 @@ impl Situation<'_> {
         if bind == Bind::Auto {
             return Ok(near);
         }
-        // `bind=core` with several tasks accepts GPUs on several NUMA nodes: a launcher's ranks
-        // that see all GPUs divide the cores
+        // `bind=core` for several tasks allows GPUs on several NUMA nodes: a launcher's ranks all
+        // see all GPUs, and divide the cores
         if bind == Bind::Numa || step.tasks_here() == 1 {
             near.span().map_or(Ok(()), Err)?;
         }
@@ -200,8 +200,8 @@ impl Situation<'_> {
         Ok(near)
     }
 
-    /// The user's or a launcher's binding. srun's `--cpu-bind=none` gives way to the user's `bind=`
-    /// or the admin's `none-is=unbound`, since inference engines set `SLURM_CPU_BIND=none`
+    /// The user's or a launcher's binding. `--cpu-bind=none` does not count under the user's
+    /// `bind=` or the admin's `none-is=unbound`, since inference engines set `SLURM_CPU_BIND=none`
     /// (TensorRT-LLM's examples/wide_ep/slurm_scripts).
     fn users_binding(&self) -> Option<&String> {
         let over_none = self.wish.bind_by_user || self.wish.admin.none_is_unbound;
@@ -210,9 +210,9 @@ impl Situation<'_> {
         how.filter(|how| !(gives_way && *how == "none"))
     }
 
-    /// True if slurmd bound no task, and this one has more CPUs than its job's cores have threads.
-    /// With neither task/affinity nor task/cgroup (TaskPlugin) a step runs on all CPUs, and near
-    /// CPUs may be other jobs'.
+    /// True if slurmd bound no task, and this task has more CPUs than the job's cores have threads.
+    /// Without task/affinity and task/cgroup (TaskPlugin) a step runs on all CPUs, and near CPUs
+    /// may be other jobs'.
     fn has_cpus_of_other_jobs(&self) -> bool {
         let task = self.task;
         let jobs = self.step.job_cores.zip(task.threads_per_core);
@@ -266,8 +266,8 @@ impl Situation<'_> {
         self.moved(cpus, &place)
     }
 
-    /// The task's new mask, from facts that are equal in all tasks of the step; the error says why
-    /// they do not suffice.
+    /// The task's new mask by facts that are equal in all tasks of the step, or why these do not
+    /// suffice.
     fn mask_by_shares(
         &self,
         near: &NearNodes,
@@ -282,7 +282,7 @@ impl Situation<'_> {
                 "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
             );
         }
-        // with an unknown number of tasks, the task's share may be all of its CPUs
+        // if the number of tasks is unknown, the task's share may be all of its CPUs
         if self.step.uncounted {
             return Ok(own.clone());
         }
@@ -301,7 +301,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the others compute this mask for this task by Slurm's rule for GPUs
+        // the other tasks compute this mask too, by Slurm's rule for GPUs
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),
@@ -325,7 +325,7 @@ impl Situation<'_> {
         Some(counts.into_iter().max()? / gpus.len())
     }
 
-    /// Keeps the task's far CPUs; the reason names a remedy, if any. `unlike`: the error of
+    /// The task keeps its far CPUs; the reason names a remedy, if any. `unlike`: the error of
     /// `mask_by_shares`.
     fn far(
         &self,
@@ -379,7 +379,6 @@ impl Situation<'_> {
         far(notes, why)
     }
 
-    /// `bind=core`: private cores if the step's cores can be divided, else as `bind=auto`.
     fn by_cores(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, task) = (self.topology, self.task);
         let (cpus, how) = match cores::own_cores(node, self.step, task, &near.nodes) {
@@ -412,7 +411,7 @@ impl Situation<'_> {
         ((!is_own).then_some(cpus), why)
     }
 
-    /// `bind=numa`: the task's CPUs on the near NUMA nodes, or the step's if the task has none
+    /// `bind=numa`: the task's CPUs on the near NUMA nodes; if there are none, the step's CPUs
     /// there.
     fn on_nodes(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);

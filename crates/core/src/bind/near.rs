@@ -1,12 +1,13 @@
 //! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
 //! A task must keep the share of CPUs and of cores that Slurm's masks give it, or its `-c` if less.
-//! Else four tasks of four CPUs each would all move to the one free core near their GPUs.
+//! Otherwise four tasks of four CPUs each would all move to the one free core near their GPUs.
 //!
-//! Tasks share masks by default, since private cores cost helper threads some per cent. A mask of
-//! one NUMA node costs nothing while all tasks compute, but up to half of the speed of a task that
-//! computes alone (docs/figures.md; meta-pytorch/torchcomms#2906). Sites with such programs use
-//! `bind=none` or `rollout=`. No task's private CPUs shrink below its `-c`.
+//! Unless Slurm's masks are private, tasks that move to the same CPUs share them, since private
+//! cores slow helper threads by some per cent. A mask of one NUMA node costs nothing while all
+//! tasks compute, but costs a task that computes alone up to half of its speed (docs/figures.md;
+//! meta-pytorch/torchcomms#2906). Sites with such tasks use `bind=none` or `rollout=`. A private
+//! mask may shrink, but not below the task's `-c`.
 
 use super::exchange::exchanged;
 use super::shares::{ONE, fair};
@@ -18,12 +19,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The shares of CPUs and of cores that each task must keep.
 pub(super) struct LeastShares {
     cores: Vec<CpuSet>,
     /// `[task]`: its shares of CPUs and of cores by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
-    /// `[task]`: the lesser of `by_slurm` and its `-c`
+    /// `[task]`: the lesser of `by_slurm` and the task's `-c`
     least: Vec<[u64; 2]>,
 }
 
@@ -48,7 +48,7 @@ impl LeastShares {
         shares
     }
 
-    /// `[task]`: its shares of CPUs and of cores by `masks`.
+    /// `[task]`: its shares of CPUs and of cores under `masks`.
     fn of(&self, masks: &[CpuSet]) -> Vec<[u64; 2]> {
         let in_cores: Vec<CpuSet> = masks.iter().map(|mask| self.in_cores(mask)).collect();
         let shares = fair(masks).into_iter().zip(fair(&in_cores));
@@ -61,7 +61,7 @@ impl LeastShares {
         both.all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
-    /// True if `cpus` and their cores suffice for the sum of the least shares of tasks `ids`.
+    /// True if `cpus` are enough CPUs and cores for the least shares of all tasks `ids` together.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
         let least = ids.into_iter().map(|id| self.least[id]);
         let [all, cores] = least.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
@@ -111,7 +111,7 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
         shares,
         movers: movers(tasks, &masks),
     };
-    // the loop ends, since each iteration sends a task farther out
+    // the loop ends, since each iteration raises a `target`
     loop {
         let mut near = masks.clone();
         let mut give_way = moves.narrow(&mut near);
@@ -142,7 +142,7 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
     }
 }
 
-/// The tasks with known GPUs. Each targets the nearest region, if `--mem-bind` allows that.
+/// The tasks with known GPUs, with the nearest region as target if `--mem-bind` allows it.
 fn movers<'a>(tasks: &'a StepTasks, masks: &[CpuSet]) -> Vec<Mover<'a>> {
     let mut known: BTreeMap<&NodeSet, Rc<[CpuSet]>> = BTreeMap::new();
     let mover = |(id, gpu_nodes): (usize, &'a NodeSet)| {
@@ -180,8 +180,8 @@ impl<'a> Moves<'a, '_> {
         self.movers.iter().filter(|mover| mover.target < mover.here)
     }
 
-    /// The moving tasks, grouped by region, the farthest region first: its tasks gain least, and
-    /// give way first.
+    /// The moving tasks, grouped by region, farthest region first: tasks there gain least, and give
+    /// way first.
     fn by_region(&self) -> Vec<Vec<&Mover<'a>>> {
         let mut groups: Vec<Vec<&Mover>> = Vec::new();
         for mover in self.moving() {
@@ -196,8 +196,8 @@ impl<'a> Moves<'a, '_> {
         groups
     }
 
-    /// Narrows the moving tasks' masks to their regions; returns the tasks that must give way in a
-    /// region too small for their shares.
+    /// Moves the masks of moving tasks to their regions; if a region is too small for its tasks'
+    /// shares, returns the tasks that must give way.
     fn narrow(&self, masks: &mut [CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         // a moving task may take CPUs that another moving task leaves
@@ -216,7 +216,7 @@ impl<'a> Moves<'a, '_> {
             } else if self.shares.fit(&left, ids()) {
                 self.core_parts(left, &group)
             } else if self.shares.fit(region, ids()) {
-                // `are_kept` judges this later, since other tasks may have some of these CPUs
+                // the caller checks `are_kept`, since other tasks may have some of these CPUs
                 vec![region.clone(); group.len()]
             } else {
                 return self.last_ones(&group, ids().collect(), region);
@@ -228,7 +228,7 @@ impl<'a> Moves<'a, '_> {
         Vec::new()
     }
 
-    /// Whole cores for each mover if Slurm's masks are private and each part suffices, else all of
+    /// `[mover]`: whole cores if Slurm's masks are private and each part suffices, else all of
     /// `cpus`.
     fn core_parts(&self, cpus: CpuSet, group: &[&Mover]) -> Vec<CpuSet> {
         let cores = self.shares.cores.iter();
@@ -242,7 +242,7 @@ impl<'a> Moves<'a, '_> {
         }
         for (at, mover) in group.iter().enumerate() {
             let near = |part: usize| parts[part].intersection(&mover.regions[0]).len();
-            // of equally near parts the first, so that parts change hands only for a gain
+            // of equally near parts the first is best, so parts move only for a gain
             let best = (at..count)
                 .max_by_key(|&part| (near(part), Reverse(part)))
                 .unwrap_or(at);
@@ -251,9 +251,9 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that must move less, as `masks` do not keep all shares: the `last_ones` of the
-    /// smallest overfull region, else the farthest group without whose moves all shares are kept,
-    /// else the farthest.
+    /// The tasks that must move less, since `masks` do not keep all shares. By priority: the
+    /// `last_ones` of the smallest overfull region; the farthest group whose return to `before`
+    /// would keep all shares; the farthest group.
     fn in_the_way(&self, before: &[CpuSet], masks: &[CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -304,8 +304,8 @@ pub(super) fn even_parts(cores: &[CpuSet], count: usize) -> Vec<CpuSet> {
 }
 
 /// A task's mask if the other tasks' GPUs are unknown: the nearest CPUs with room for the least
-/// shares of all tasks that may run there, else the task's present mask. `most_near`: the largest
-/// possible number of tasks with GPUs on the given NUMA nodes, this task included.
+/// shares of all tasks that may run there, else the present mask. `most_near`: the largest possible
+/// number of tasks, this one included, with GPUs on the given NUMA nodes.
 pub(super) fn near_mask(
     tasks: &StepTasks,
     id: usize,

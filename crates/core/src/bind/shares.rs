@@ -5,13 +5,12 @@ use crate::topology::CpuSet;
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One CPU, in parts so small that different quotients of some hundred CPUs and tasks differ by
-/// more than one part.
+/// Parts of one CPU: enough that unequal shares of some hundred CPUs and tasks differ by more than
+/// one part.
 pub(super) const ONE: u64 = 1 << 20;
 
-/// `[task]`: its share, [`ONE`] for each CPU.
+/// `[task]`: its fair share under `masks`, [`ONE`] for each CPU.
 pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
-    // tasks with equal masks have equal shares
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
     for mask in masks {
         *tasks_with.entry(mask.borrow()).or_default() += 1;
@@ -22,7 +21,7 @@ pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
     masks.iter().map(share).collect()
 }
 
-/// `[group]`: the share of each of its tasks; a group is a mask and its number of tasks.
+/// `[group]`: the share of each of its tasks; a group is a mask and the number of tasks with it.
 fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     let share = |cpus: usize, tasks: usize| cpus as u64 * ONE / tasks as u64;
     let all = union(groups.iter().map(|(mask, _)| *mask));
@@ -38,8 +37,8 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups with the least share: first all open groups, then those that cannot get the
-        // share computed for the former (Dinkelbach's iteration)
+        // the groups with the least share, by Dinkelbach's iteration: `poorest` begins as all open
+        // groups, then becomes the open groups that cannot get its average share
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -62,7 +61,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     }
 }
 
-/// The CPUs in the masks of exactly these groups. A node has few classes, even with many CPUs.
+/// The CPUs in the masks of exactly these groups. Even many CPUs form few classes.
 struct Class {
     groups: Vec<usize>,
     /// CPUs that no group has yet
@@ -123,18 +122,17 @@ struct Flow<'c> {
     classes: &'c [Class],
     /// `[class]`: parts that no group has
     free: Vec<usize>,
-    /// `[class]`: the parts of its CPUs that each group has
+    /// `[class]`: the parts of its CPUs, by the group that has them
     used: Vec<BTreeMap<usize, usize>>,
 }
 
-/// A group of the search, the class of which it would give up parts, and the position of the group
-/// that takes them.
+/// A group; the class whose parts it would give up; the taker's index in `reached`.
 type Reached = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {
     /// Gives a group up to `wanted` more parts, on a shortest path to free parts (Edmonds and
-    /// Karp), and returns the number given. The error: all groups that the search reached, without
-    /// a free part.
+    /// Karp), and returns the number given. The error: the groups that the search reached without
+    /// finding a free part.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         let mut reached: Vec<Reached> = vec![(group, None)];
         let mut place = 0;
@@ -157,8 +155,8 @@ impl Flow<'_> {
         Err(reached.into_iter().map(|(group, _)| group).collect())
     }
 
-    /// Moves parts along the path that ends at `place`, and returns their number: the last group
-    /// takes free parts of `class`, and each other group gives as many to its taker.
+    /// Moves parts along the path that ends at `place`, and returns their number: the group at
+    /// `place` takes free parts of `class`, and each group on the path gives as many to its taker.
     fn pass_on(&mut self, reached: &[Reached], place: usize, class: usize, wanted: usize) -> usize {
         let mut parts = wanted.min(self.free[class]);
         let mut at = place;

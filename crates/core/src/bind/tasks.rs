@@ -1,7 +1,7 @@
-//! Facts that are equal in all tasks of a step on this node: their number, masks and `-c`, and
+//! Facts that are equal in all tasks of a step on this node: the tasks' number, masks and `-c`, and
 //! their GPUs' NUMA nodes if Slurm's rule or `gpu=local-id` gives them.
 //!
-//! Each task decides alone, without waiting; decisions from the same facts agree.
+//! Each task computes all tasks' CPUs from these facts, so the results agree.
 
 use super::gpuless;
 use crate::gpus;
@@ -10,18 +10,18 @@ use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 use std::borrow::Borrow;
 
-/// A step with more tasks here keeps Slurm's masks if they differ. Tasks with private GPUs are
-/// always fewer.
+/// A step with more tasks here keeps Slurm's masks if they differ. Steps with private GPUs have
+/// fewer tasks.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
     pub node: &'t Topology,
     step: &'t Step,
-    /// Slurm's masks, only one if all are equal; this task's CPUs if Slurm bound no task
+    /// Slurm's masks, or only one if all are equal; this task's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
     pub asked: Option<usize>,
-    /// `[task]`: its GPUs' NUMA nodes or [`gpuless::node_parts`]; `None` if unknown; empty if all
-    /// are
+    /// `[task]`: its GPUs' NUMA nodes or its [`gpuless::node_parts`]; `None` if unknown. Empty if
+    /// no task's are known
     pub gpu_nodes: Vec<Option<NodeSet>>,
     pub cpus: CpuSet,
     threads_per_core: Option<usize>,
@@ -79,8 +79,8 @@ impl<'t> StepTasks<'t> {
         tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))
     }
 
-    /// True for more than [`MOST_DIFFERENT_MASKS`] tasks with different masks: each moving task
-    /// reads all masks, and a user can forge them.
+    /// True for more than [`MOST_DIFFERENT_MASKS`] tasks with different masks: a user can forge
+    /// masks, and each moving task reads all.
     pub fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
@@ -89,8 +89,8 @@ impl<'t> StepTasks<'t> {
         self.masks.len() == 1
     }
 
-    /// True if the cores were not read, a mask does not fill whole cores, and the step may lack
-    /// threads. Tasks could then exchange masks though one has a core alone, the other does not.
+    /// True if tasks with equal shares of CPUs may have unequal shares of cores: the cores were not
+    /// read, a mask does not fill whole cores, and the step may lack some threads of its cores.
     pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
@@ -112,16 +112,16 @@ impl<'t> StepTasks<'t> {
 
     /// True if the memory binding lets a task with this `mask` run on `cpus`.
     ///
-    /// Under `--mem-bind` both must have the same NUMA nodes, since other tasks' memory nodes are
-    /// unknown: even `local` can mean one of a mask's two nodes (Slurm's
-    /// src/plugins/task/affinity/numa.c, `get_memset`).
+    /// Under `--mem-bind` both sets must have the same NUMA nodes, since other tasks' memory nodes
+    /// are unknown: even `local` can mean one of a mask's two nodes
+    /// (src/plugins/task/affinity/numa.c, `get_memset`).
     pub fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
     }
 
-    /// The CPUs' mean distance from the nearest node of `near`, in hundredths (ACPI SLIT: 10 is
-    /// local). Unknown distances count 20, the kernel's default (include/linux/topology.h,
-    /// `REMOTE_DISTANCE`).
+    /// The mean distance of `cpus` from the nearest node of `near` by ACPI SLIT (10: local), times
+    /// 100. An unknown distance between two nodes is 20, the kernel's default
+    /// (include/linux/topology.h, `REMOTE_DISTANCE`).
     pub fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
         let weighted = |numa: &NumaNode| {
             let own = numa.os_index;
@@ -143,10 +143,10 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
 
 /// Hardware threads that each task asked for; `None` without `-c`.
 ///
-/// Slurm's `-c` counts cores if slurm.conf's `CPUs=` does, under `--ntasks-per-core=1`, and under
-/// 22.05's `--hint=compute_bound`; a task then has all threads of each core. Without Slurm's count
-/// of the step's cores we assume threads; with it, cores unless it proves threads, since too large
-/// a share harms less than too small a one.
+/// Slurm's `-c` counts cores, not threads, if slurm.conf's `CPUs=` does, under
+/// `--ntasks-per-core=1`, and under 22.05's `--hint=compute_bound`; a task then has all threads of
+/// each core. Without Slurm's count of the step's cores we assume threads. With a count we assume
+/// cores unless it proves threads, since too large a share harms less than too small a one.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -155,7 +155,7 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let cores = counted.cores.max(1) as usize;
     let threads = match task.masks.is_empty() {
         true => task.threads_per_core.unwrap_or(1),
-        // slurmd's masks cover the step's cores, with one thread of each if a hint says so
+        // the masks have all threads of the step's cores, or one of each core if a hint says so
         false if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
         false => 1,
     };
@@ -176,8 +176,8 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 ///
 /// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
 /// `_get_usable_gres`); later releases choose by the tasks' masks. `map_gpu:` (later `map:`) lists
-/// one GPU number for each local task, and repeats if too short. The numbers count the node's GPUs
-/// or the job's (srun(1)): certain only if the step's are `0,1,…`.
+/// one GPU number for each local task, and repeats if too short. A map's numbers count the node's
+/// GPUs or the job's (srun(1)), so the result is `None` unless the step's GPUs are `0,1,…`.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = task.gpus_by_local_id() {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
@@ -186,7 +186,7 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     let Rule { text, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = gpus::entries(step.gpus.as_deref()?).collect();
     let tasks = step.tasks_here();
-    // `[task]`: its first GPU's position in the list, and its number of GPUs
+    // `[task]`: the position of its first GPU in `list`, and its number of GPUs
     let places: Vec<(usize, usize)> = if let Some(each) = text.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
         if is_later || each == 0 || list.len() < tasks.checked_mul(each)? {
@@ -208,8 +208,7 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     };
     let &(own, each) = places.get(task.local_id as usize)?;
     let orders = gpu_orders(node, step, task, &list, &list[own..own + each])?;
-    // if the orders give different NUMA nodes, the GPUs are unknown, and the task keeps Slurm's
-    // mask
+    // `None` if the orders give different NUMA nodes: the task then keeps Slurm's mask
     let nodes = |(from, each): (usize, usize)| {
         let mut nodes = orders
             .iter()
@@ -223,12 +222,12 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs of `list` (`SLURM_STEP_GPUS`), in each order that it may have. `own`: this task's
-/// entries.
+/// The GPUs of `list` (`SLURM_STEP_GPUS`), in each order that it may have. `own`: this task's part
+/// of `list`.
 ///
-/// If the task may open all GPUs, the GPU runtime's order, or `None` if the task's variables differ
-/// from `own`. With a denied GPU or without variables, gres.conf's order, which is not read: by
-/// device files or, with AutoDetect=nvml, by PCI addresses.
+/// If the task may open all GPUs, the order is the GPU runtime's; `None` if the task's variables
+/// differ from `own`. With a denied GPU or without variables the order is that of gres.conf, which
+/// is not read: by device files or, with AutoDetect=nvml, by PCI addresses.
 fn gpu_orders(
     node: &Topology,
     step: &Step,

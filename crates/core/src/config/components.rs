@@ -1,8 +1,9 @@
-//! Heterogeneous jobs: all components share one wish, and the first component's job number.
+//! Heterogeneous jobs: one option value and one job number, the first component's, count for all
+//! components.
 //!
 //! Each component is a job; Slurm numbers the components consecutively (src/slurmctld/proc_req.c,
 //! `_slurm_rpc_allocate_het_job`). srun sends the option's last value to every node
-//! (src/common/spank.c, `spank_set_remote_options`), so that value holds for all components.
+//! (src/common/spank.c, `spank_set_remote_options`).
 
 /// The plugin in srun sets `1` if any component's option has `off`; no task sees the variable.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
@@ -14,7 +15,7 @@ pub const JOB: &str = "SLURM_JOB_ID";
 /// `MAX_HET_JOB_COMPONENTS` in Slurm's slurm/slurm.h.
 const MAX: u32 = 128;
 
-/// The position of the component with this job number; `None` outside a heterogeneous job.
+/// The position of the component with this job number; `None` if it is no component's.
 fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);

@@ -154,7 +154,7 @@ fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
             "nodename" | "partitionname" if !line.arguments.is_empty() => {
                 return Err(wrong(" stands at the beginning of a line"));
             }
-            // scontrol(1) knows `ALL`, slurm.conf(5) `DEFAULT`: neither is a node
+            // `ALL` (scontrol(1)) and `DEFAULT` (slurm.conf(5)) name no node
             "nodename" if ["all", "default"].contains(&value.to_ascii_lowercase().as_str()) => {
                 return Err(wrong(" is no node's name: for all nodes leave it out"));
             }

@@ -1,12 +1,12 @@
 //! srun's CPU binding: distinguishes the user's `--cpu-bind` from a binding that srun derives.
 //!
 //! srun derives `SLURM_CPU_BIND_TYPE` from the options below (src/common/proc_args.c,
-//! `verify_hint`; src/srun/opt.c). `--hint=nomultithread` is no user's choice of CPUs. A task that
-//! we move keeps the hint: moves stay in the step's masks, which have one thread of each core.
+//! `verify_hint`; src/srun/opt.c). `--hint=nomultithread` does not choose CPUs, so we may move the
+//! task. The hint still holds: moves stay in the step's masks, which have one thread of each core.
 //!
-//! Slurm 22.05.8, 24.11.5 and 26.05.2 set these variables on the node
-//! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
-//! and empty without that option.
+//! Slurm 22.05.8, 24.11.5 and 26.05.2 set the table's variables on the node
+//! (`tests/end_to_end/bind.rs`). On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`, and
+//! empty without that option.
 //!
 //! ```text
 //! srun                               TYPE     other variables
@@ -22,22 +22,23 @@
 //! -B 2                               sockets  none
 //! ```
 //!
-//! After 22.05 `--cpu-bind=threads --threads-per-core=1` gives the variables of a hint, and `-B 2`
-//! looks like a choice. Only srun has the command line, so the plugin in srun sends [`VARIABLE`].
+//! After 22.05 `--cpu-bind=threads --threads-per-core=1` sets the variables of a hint, and `-B 2`
+//! those of `--cpu-bind=sockets`. Only srun has the command line, so the plugin in srun sends
+//! [`VARIABLE`].
 
 use crate::topology::CpuSet;
 
 /// The plugin in srun sets one of the words below; no task sees the variable.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 pub const CHOSEN: &str = "chosen";
-/// The user named no binding; srun derived one.
+/// The user named no binding; srun derived one from `-B`.
 const IMPLIED: &str = "implied";
-/// The user named no binding. The variables come from an outer step, or from an earlier component
-/// of a heterogeneous job, since srun leaves them in its environment (src/srun/srun_job.c,
+/// The user named no binding. The variables on the node are an outer step's, or those of an earlier
+/// component of a heterogeneous job, which srun leaves in its environment (src/srun/srun_job.c,
 /// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
-/// The user named a binding for some component of a heterogeneous job. Components before that one
-/// lack [`TYPE`], except the one whose launch thread starts first (src/srun/srun.c,
+/// The user named a binding for some component of a heterogeneous job. Earlier components lack
+/// [`TYPE`], except the component whose launch thread starts first (src/srun/srun.c,
 /// `_launch_one_app`; 22.05 to 26.05).
 pub const OF_COMPONENT: &str = "component";
 
@@ -60,7 +61,8 @@ pub const READ: [&str; 6] = [
     VARIABLE,
 ];
 
-/// The [`TYPE`] that the user chose, [`OF_COMPONENT`] if unset; `None` without a choice.
+/// The [`TYPE`] that the user chose; [`OF_COMPONENT`] if [`TYPE`] is unset and some component has
+/// a choice; `None` without a choice.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);
@@ -83,7 +85,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     (!is_hint).then_some(how)
 }
 
-/// The masks of all the step's tasks on this node: slurmd lists them in each task that it bound.
+/// The masks of the step's tasks on this node, which slurmd lists in each task that it bound.
 pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     let how = read(TYPE).unwrap_or_default();
     let mask = |text: &str| match how {
@@ -98,8 +100,7 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
 
 /// [`VARIABLE`]'s value by srun's arguments and variables; `None` if the node's variables suffice.
 ///
-/// The program's arguments count as srun's: a false match only prevents a move, and no choice is
-/// missed.
+/// The program's arguments are searched too: a false match only prevents a move.
 pub fn word_of_srun(
     arguments: &[String],
     are_several: bool,
@@ -126,8 +127,9 @@ pub fn word_of_srun(
         true => Some(CHOSEN),
         false if are_several => Some(UNNAMED),
         false if counts_nodes => Some(IMPLIED),
-        // TYPE is an outer step's if the user unset READ_BY_SRUN: slurmd sets both in a task, and
-        // an inner srun reads only READ_BY_SRUN, and passes TYPE on (src/common/env.c, `setup_env`)
+        // TYPE is an outer step's if the user unset READ_BY_SRUN: slurmd sets both variables in a
+        // task; an inner srun reads only READ_BY_SRUN, and passes TYPE on (src/common/env.c,
+        // `setup_env`)
         false => (set(TYPE).is_some() && set(READ_BY_SRUN).is_none()).then_some(UNNAMED),
     }
 }

@@ -1,7 +1,7 @@
 //! Slurm's hostlist expressions, such as `gpu[001-128],login1`.
 //!
 //! A match compares a name with ranges, so `n[0-4000000000]` costs as little as `n1`. As in Slurm
-//! (src/common/hostlist.c), a range pads numbers to the digits of the first: `n[08-10]` has `n08`.
+//! (src/common/hostlist.c), a range pads numbers to the width of its first: `n[08-10]` has `n08`.
 
 use crate::diagnostic::Shown;
 
@@ -9,7 +9,7 @@ use crate::diagnostic::Shown;
 const MAX_DIGITS: usize = 18;
 /// Limit on brackets in one name; Slurm takes two.
 const MAX_BRACKETS: usize = 4;
-/// Limit on letters outside brackets; Linux allows names of 64.
+/// Limit on letters outside brackets; Linux allows host names of 64.
 const MAX_LETTERS: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,6 @@ struct Range {
 }
 
 impl HostList {
-    /// The error quotes the malformed part.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut is_open = false;
         let names = text.split(|letter| {

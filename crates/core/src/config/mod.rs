@@ -16,18 +16,18 @@ pub use words::BadWord;
 
 use crate::wish::{Bind, Mem, Policy, Switch, Wish};
 
-/// The user's variable; takes the option's words.
+/// The user's variable, with the option's words.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 /// The plugin in srun sets this once it has printed why the step is not placed.
 pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";
 pub const OPTION: &str = "nic-placement";
 
 impl Wish {
-    /// Merges the admin's `default=`, the user's variable and the user's option; the last has
+    /// Merges the admin's `default=`, the user's variable and the user's option; later ones have
     /// precedence.
     ///
-    /// An option or variable without `off` or `observe` asks for placement. `no-env=` lists add up;
-    /// `no-env=none` empties them. `bind=none` without `mem=` implies `mem=none`.
+    /// An option or variable with neither `off` nor `observe` asks for placement. `no-env=` lists
+    /// add up; `no-env=none` empties them. `bind=none` without `mem=` implies `mem=none`.
     pub fn new(admin: Admin, environment: Option<&Words>, option: Option<&Words>) -> Wish {
         let mut all = Words::default();
         let (mut enabled, mut policy) = (false, Policy::default());
@@ -74,8 +74,8 @@ impl Wish {
     }
 }
 
-/// True if srun prefers `variable` to the option given to sbatch or salloc: the value is valid and
-/// differs from `before`, the value at submission.
+/// True if srun prefers `variable` to the option given to sbatch or salloc: `variable` is valid,
+/// and differs from `before`, its value at submission.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

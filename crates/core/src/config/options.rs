@@ -9,10 +9,10 @@ pub struct Spec {
     pub level: AdminLevel,
 }
 
-/// The narrowest line of the configuration file that may have an argument.
+/// The narrowest scope that may set an argument.
 ///
-/// A user can change `SLURM_JOB_PARTITION`, the source of a step's partition. So only wider lines
-/// may hold paths that root opens, or switches that users must obey.
+/// A user can change `SLURM_JOB_PARTITION`, the source of a step's partition. So a partition's line
+/// may hold no paths that root opens, and no switches that users must obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminLevel {
     Partition,
@@ -39,7 +39,6 @@ const fn of_nodes(name: &'static str, value: &'static str, help: &'static str) -
 }
 
 impl Spec {
-    /// Such as `verbose` or `omp=on|off`.
     pub fn spelling(&self) -> String {
         match self.value {
             "" => self.name.to_string(),

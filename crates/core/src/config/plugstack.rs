@@ -1,8 +1,8 @@
 //! The admin's arguments, from plugstack.conf and the configuration file.
 //!
 //! Precedence, lowest first: plugstack.conf, then the file's lines for the cluster, nodes,
-//! partitions. The file comes later since it can differ by node: Slurm can send one plugstack.conf
-//! to all nodes (slurm.conf(5), "Configless").
+//! partitions. The file comes later as it can differ by node, unlike a plugstack.conf that Slurm
+//! sends to all nodes (slurm.conf(5), "Configless").
 
 use super::conf::{Audience, Conf};
 use super::options::{self, ARGUMENTS, AdminLevel};
@@ -49,7 +49,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// Limit on suggestions: every step parses the file, and may find thousands of wrong words.
+    /// Limit on suggestions: a file may have thousands of wrong words, and every step parses it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -71,7 +71,6 @@ impl Layer {
         }
     }
 
-    /// Records that this layer names `what`; true the first time.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
@@ -106,7 +105,7 @@ impl Admin {
         Audience::ALL.into_iter().flat_map(of_audience).collect()
     }
 
-    /// Parses `(place, argument)` pairs, and returns the faults.
+    /// Parses `(place, argument)` pairs; returns warnings and refusals.
     pub fn take_layer<'a>(
         &mut self,
         level: AdminLevel,
@@ -143,7 +142,7 @@ impl Admin {
     /// C API's `arguments`. `Ok` may hold a warning.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
-        // a list extends an earlier one; a variable set twice is a warning
+        // lists extend earlier ones; a variable set twice yields a warning
         let variables = self.templates.iter().map(Template::name);
         let lists = ["include", "exclude", "rails"].into_iter();
         layer.named = lists.chain(variables).map(str::to_string).collect();
@@ -251,7 +250,6 @@ impl Admin {
         Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
-    /// A variable's last template has precedence.
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();
@@ -282,7 +280,7 @@ impl Admin {
     }
 }
 
-/// Adds NICs to a list. A layer's first argument replaces the list of lower layers.
+/// Extends `list`. A layer's first argument `name` replaces the list of lower layers.
 fn take_patterns(
     list: &mut Vec<Pattern>,
     name: &str,
@@ -331,7 +329,7 @@ const MAX_TEMPLATES: usize = 32;
 
 const MAX_CACHE: u64 = 24 * 3600;
 
-/// Limit on NICs in one list: every step compares each with all NICs of the node.
+/// Limit on patterns in one list: every step compares each with all NICs of the node.
 const MAX_PATTERNS: usize = 256;
 
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
@@ -343,7 +341,7 @@ pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
         .collect()
 }
 
-/// Parses `PHB:90,SYS:50`; one bad entry refuses all.
+/// Parses `PHB:90,SYS:50`; one bad entry refuses the list.
 fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
     let mut changed = *through;
     for word in list.split(',') {

@@ -5,9 +5,7 @@ pub struct Release {
     /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source. Programs do not export
     /// the version number.
     pub api: i64,
-    /// the year
     pub major: u32,
-    /// the month
     pub minor: u32,
 }
 

@@ -39,8 +39,8 @@ fn not_both(first: &str, second: &str) -> BadWord {
 }
 
 impl Words {
-    /// Parses comma-separated words. Slurm passes an option without an argument as NULL, as empty
-    /// text, or in steps of a batch job as `(null)` (spank.c, `_option_setenv`).
+    /// For an option without an argument Slurm passes NULL, empty text or, in steps of a batch job,
+    /// `(null)` (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
         let mut words = Words::default();
         let text = if text == "(null)" { "" } else { text };
@@ -150,7 +150,6 @@ impl Words {
         Ok(())
     }
 
-    /// Adds entries, separated by `+`, to a list.
     fn extend_list(&mut self, list: &str, entries: &str) -> Result<(), BadWord> {
         let fits = |entry: &str| match list {
             "env" => Libraries::named(entry).is_some() || is_variable_name(entry),
@@ -209,7 +208,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
         .map(|(_, meaning)| *meaning)
 }
 
-/// Stores the word's meaning if `table` has the word; fails if `said` holds another word's.
+/// Stores the word's meaning if `table` has the word; fails if `said` already has another word's.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],

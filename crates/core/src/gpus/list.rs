@@ -1,4 +1,4 @@
-//! The vendors' lists of GPUs, by the rules of their runtimes.
+//! Each vendor's list of GPUs, by the rules of the vendor's runtime.
 
 use super::add;
 use crate::order;
@@ -12,7 +12,7 @@ pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
 /// AMD's list for HIP programs; its numbers count [`ROCR`]'s GPUs.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
-/// Intel's numbers count cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
+/// Numbers of [`ZE`] count cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
 pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Listed {
     /// each once, in the program's order
     pub gpus: Vec<GpuIndex>,
     pub by_uuid: bool,
-    /// unknown UUIDs that a MIG instance or a GPU without known UUID may have
+    /// UUIDs, maybe of MIG instances or of GPUs with unknown UUID
     pub unknown: Vec<String>,
     /// true if HIP's list ended at a number beyond the last GPU
     pub out_of_range: bool,
@@ -66,8 +66,9 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
         .filter(|uuid| uuid.starts_with("GPU-"))
 }
 
-/// True for a MIG instance's UUID, and a UUID or prefix that a GPU without known UUID may have.
-/// NVIDIA's driver prints a GPU's UUID only after the GPU has started, a MIG instance's never.
+/// True for a MIG instance's UUID. If a visible GPU's UUID is unknown, also true for a GPU's UUID
+/// or prefix that matches no known UUID. NVIDIA's driver prints a GPU's UUID only after the GPU has
+/// started, and never a MIG instance's.
 fn is_unknown(node: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = || visible.iter().map(|&gpu| node.gpu(gpu).uuid.as_deref());
@@ -88,8 +89,8 @@ fn starts_with(text: &str, prefix: &str) -> bool {
 }
 
 /// ROCm's list for all programs, up to the first invalid or repeated entry (ROCR-Runtime,
-/// src/core/runtime/amd_filter_device.cpp). Entries are strtol(3)'s numbers, or UUIDs in either
-/// case with at least one digit.
+/// src/core/runtime/amd_filter_device.cpp). Entries are strtol(3)'s numbers, or UUIDs or their
+/// prefixes, in upper or lower case, with at least one digit.
 pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
@@ -108,7 +109,7 @@ pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed 
     listed
 }
 
-/// The text as strtol(3)'s number with base 0: `7`, `0X7`, `07`.
+/// The number that strtol(3) reads with base 0: `7`, `0X7`, `07`.
 fn strtol(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     match digits.strip_prefix("0X") {
@@ -139,8 +140,8 @@ pub(super) fn hip(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     listed
 }
 
-/// True if Level Zero's mask counts stacks: with `FLAT` and `COMBINED`. Without a hierarchy, GPUs
-/// with several stacks imply `FLAT`, but a dot in the mask (`0.1`) implies cards.
+/// True if Level Zero's mask counts stacks: under `FLAT` and `COMBINED`; without a hierarchy, if a
+/// GPU has several stacks and the mask has no dot (`0.1`).
 pub(super) fn is_flat(
     node: &Topology,
     mask: &str,
@@ -154,8 +155,8 @@ pub(super) fn is_flat(
     }
 }
 
-/// The GPUs of Level Zero's mask, a set: GPUs keep the devices' order. Level Zero skips invalid
-/// entries (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp).
+/// The GPUs of Level Zero's mask in device order, not the mask's. Level Zero skips invalid entries
+/// (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp).
 pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Listed {
     let mut devices = Vec::new();
     for &gpu in visible {

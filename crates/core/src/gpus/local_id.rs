@@ -2,7 +2,7 @@
 //! sees more.
 //!
 //! Programs that choose by `SLURM_LOCALID`, such as PyTorch's and DeepSpeed's launchers, keep the
-//! promise: task k takes GPU k, even if GPUs outnumber tasks. Contrary evidence voids the promise.
+//! promise: task k uses GPU k, even if GPUs outnumber tasks.
 
 use super::list::CUDA_ORDER;
 use super::{of_the_step, unequal};
@@ -10,8 +10,8 @@ use crate::order;
 use crate::step::{GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
-/// The GPUs for the step's tasks on this node, by local id; the error names evidence against the
-/// promise. This task sees `gpus`.
+/// `[local id]`: the task's GPU. The error says why the promise cannot hold. `gpus`: the GPUs that
+/// this task sees.
 pub fn by_local_id(
     node: &Topology,
     step: &Step,
@@ -26,8 +26,8 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task that sees as many GPUs as the step has sees all. Indices are not compared: with
-    // `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, unlike the device files' numbers
+    // if the counts are equal, the task sees all GPUs of the step. GPU numbers are not compared:
+    // with `AutoDetect=nvml` `SLURM_STEP_GPUS` counts in PCI order, unlike the device files
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();
     if has > 0 && sees != has {

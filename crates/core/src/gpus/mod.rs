@@ -1,6 +1,6 @@
 //! A task's GPUs, as CUDA, ROCm or Level Zero number them.
 //!
-//! Evidence for each vendor's GPUs, in order:
+//! Rules for each vendor's GPUs, in order:
 //!
 //! 1. If a device cgroup (`ConstrainDevices`) denies the task a GPU, runtimes count only the GPUs
 //!    that the task may open.
@@ -14,10 +14,10 @@
 //!    variables.
 //! 6. Else none.
 //!
-//! Slurm's GPU numbers for each task are no evidence: under `ConstrainDevices` they are the step's
-//! first GPUs in every task (gres_common.c, `common_gres_set_env`). `SLURM_JOB_GPUS` does not
-//! count, since sruns on all nodes inherit it from the batch script. Shards and MPS set the
-//! variables of whole GPUs, which several tasks then share.
+//! A task's own `SLURM_STEP_GPUS` is no source: under `ConstrainDevices` it lists the step's first
+//! GPUs in every task (gres_common.c, `common_gres_set_env`). Nor is `SLURM_JOB_GPUS`, which sruns
+//! on all nodes inherit from the batch script. Shards and MPS set the variables of whole GPUs,
+//! which several tasks then share.
 
 mod list;
 mod local_id;
@@ -63,14 +63,13 @@ pub struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The GPUs of the vendors' variables; else those that the task may open, of vendors with a
-    /// denied GPU; `None` without any.
+    /// The GPUs that the vendors' variables name. If no variable is set: of each vendor with a
+    /// denied GPU, the GPUs that the task may open; `None` if there are none.
     pub fn gpus(&self) -> Option<TaskGpus> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
         let listed: Vec<TaskGpus> = listed.collect();
         if let Some(first) = listed.first() {
-            // the first list that names a GPU gives the reason
             let with_gpus = listed.iter().find(|of| !of.own.is_empty());
             let reason = with_gpus.unwrap_or(first).reason.clone();
             let gpus = listed.into_iter().flat_map(|of| of.own).collect();
@@ -107,7 +106,7 @@ impl Sight<'_> {
         self.grant.variables.get(name).map(String::as_str)
     }
 
-    /// The GPUs by the vendor's variables; `None` if no variable is set.
+    /// The GPUs that the vendor's variables name; `None` if no variable is set.
     fn listed(&self, vendor: GpuVendor) -> Option<TaskGpus> {
         match vendor {
             Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
@@ -178,10 +177,10 @@ impl Sight<'_> {
         TaskGpus::new(gpus, reasons.join("; "))
     }
 
-    /// All ROCm programs read `ROCR_VISIBLE_DEVICES`, only HIP programs the other lists.
+    /// All ROCm programs read `ROCR_VISIBLE_DEVICES`; only HIP programs read the other lists.
     fn rocm(&self) -> Option<TaskGpus> {
         let visible = self.visible(Amd);
-        // on a node with NVIDIA GPUs, CUDA's list is for these
+        // on a node with NVIDIA GPUs, CUDA's list is for NVIDIA's
         let has_nvidia = self.vendors().contains(&Nvidia);
         let names = [HIP, CUDA].into_iter().take(if has_nvidia { 1 } else { 2 });
         let mut lists = names.filter_map(|name| Some((name, self.variable(name)?)));
@@ -199,7 +198,8 @@ impl Sight<'_> {
         };
         let listed = list::hip(self.node, text, &rocr.own);
         if listed.gpus.is_empty() && listed.out_of_range && !rocr.own.is_empty() {
-            // without `AutoDetect`, Slurm writes node-wide numbers into both lists
+            // HIP counts ROCR's GPUs, but without `AutoDetect` Slurm writes node-wide numbers into
+            // both lists
             rocr.reason.push_str(&format!(
                 "; `{name}={}` counts among these and names none: a HIP program sees no GPU",
                 shown(text)
@@ -253,7 +253,7 @@ fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
     }
 }
 
-/// The GPUs of `SLURM_STEP_GPUS`, less those of each vendor with a denied GPU.
+/// The GPUs of `SLURM_STEP_GPUS`, except those of a vendor with a denied GPU.
 pub fn by_step(sight: &Sight, step: &Step) -> TaskGpus {
     let node = sight.node;
     let mut gpus = Vec::new();
@@ -265,7 +265,7 @@ pub fn by_step(sight: &Sight, step: &Step) -> TaskGpus {
     } else if counts_mig(node) {
         "`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs"
     } else {
-        // without a variable the runtime counts in its own order
+        // without a variable the runtime numbers GPUs in its own order
         gpus = of_the_step(node, step);
         gpus.retain(|&gpu| !sight.denies(node.gpu(gpu).vendor));
         in_runtime_order(node, &mut gpus);
@@ -282,14 +282,13 @@ fn counts_mig(node: &Topology) -> bool {
     node.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
 }
 
-/// The step's GPUs on this node, by `SLURM_STEP_GPUS`: positions in Slurm's list of the node's
+/// The step's GPUs on this node. `SLURM_STEP_GPUS` has positions in Slurm's list of the node's
 /// GPUs; UUIDs are accepted too.
 ///
-/// We assume that Slurm lists GPUs by their device files' numbers, as with `AutoDetect=nvidia`.
-/// Without AutoDetect the order is that of gres.conf's `File=` (src/plugins/gres/gpu/gres_gpu.c,
-/// gpu_nvidia.c), with `AutoDetect=nvml` PCI order, from which the files' numbers may differ.
-/// Positions are not file numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a
-/// gap.
+/// We assume that Slurm lists GPUs by device file number, as with `AutoDetect=nvidia`. Without
+/// AutoDetect the order is that of gres.conf's `File=` (src/plugins/gres/gpu/gres_gpu.c,
+/// gpu_nvidia.c); with `AutoDetect=nvml` it is PCI order, which the files may not follow. Positions
+/// are not file numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a gap.
 pub fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(node);
     let mut gpus = Vec::new();
@@ -320,12 +319,12 @@ fn of_entry(node: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuIndex
     }
 }
 
-/// True for the lists that Slurm sets in each task.
+/// True for the lists of GPUs that Slurm sets in each task.
 pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
 
-/// GPUs in the order of their device files' numbers; in PCI order if a number is unknown.
+/// The node's GPUs by vendor and device file number; in PCI order if a number is unknown.
 pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = node.gpu_indices().collect();
     if node.gpus.iter().all(|gpu| gpu.minor.is_some()) {
@@ -334,7 +333,7 @@ pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     by_file
 }
 
-/// The kinds of `gpus` if there are several: CUDA's default order, fastest first, is then unknown.
+/// The kinds of `gpus` if there are several; CUDA's default order, fastest first, is then unknown.
 pub fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));

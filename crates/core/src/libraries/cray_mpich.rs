@@ -3,8 +3,8 @@
 //!
 //! The default, `BLOCK`, assigns NICs by rank, wrong for most ranks if NICs hang off the GPUs
 //! (HPE's man page intro_mpi; OLCF's guide to Crusher). `GPU` needs an MPI that handles GPU memory.
-//! MPI_Init seeks the current GPU's NIC (pmodels/mpich issue 7951) among libfabric's devices, so
-//! `GPU` conflicts with a task's own `FI_CXI_DEVICE_NAME`. `SHMEM_OFI_NIC_POLICY` has no `GPU`.
+//! MPI_Init seeks the current GPU's NIC among libfabric's devices (pmodels/mpich issue 7951), so
+//! `GPU` conflicts with the task's `FI_CXI_DEVICE_NAME`. `SHMEM_OFI_NIC_POLICY` has no `GPU`.
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
 use super::{Answer, Library, Query};

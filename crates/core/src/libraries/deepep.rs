@@ -1,6 +1,6 @@
-//! DeepEP: `EP_NIC_NAME`, the NIC whose rate DeepEP takes for all NICs.
+//! DeepEP: `EP_NIC_NAME`, the NIC whose rate DeepEP assumes for all NICs.
 //!
-//! By default DeepEP asks ibstat about `mlx5_0`, which may be a storage NIC or missing
+//! By default DeepEP asks ibstat for the rate of `mlx5_0`, which may be a storage NIC or missing
 //! (deep_ep/utils/envs.py `get_rdma_gbs`).
 
 use super::{Answer, Library, Query, has_gpu_of, nccl, ours};
@@ -18,7 +18,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// `None` if `mlx5_0` is a rail, or without NVIDIA's GPUs and verbs NICs, which DeepEP needs.
+/// `None` if `mlx5_0` is a rail, or without NVIDIA's GPUs or verbs rails, which DeepEP needs.
 fn nic_name(query: &Query) -> Option<Answer> {
     let rails = &query.map.rails;
     let first = rails.first()?;

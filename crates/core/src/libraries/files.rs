@@ -11,14 +11,15 @@ pub struct Files {
     pub of_site: fn(&Topology) -> &'static [&'static str],
     pub of_user: fn(&Topology, &Evidence) -> Vec<String>,
     pub lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
-    /// true if a name's last line counts, else the first
+    /// true if a name's last line counts, false if the first
     pub last_counts: bool,
     /// true if the files overrule the environment
     pub beat_environment: bool,
     pub variables: &'static [&'static str],
     /// if a file sets one of these, we set none of `variables`
     pub rivals: &'static [&'static str],
-    /// false if no file can change a value; the `bool` is true if the node may get a list of NICs
+    /// false if no file can change what we set; the `bool` is true if the node may get a list of
+    /// NICs
     pub matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Claimed {
     decides: bool,
 }
 
-/// The first claim with `decides`, else the first; claims come strongest first.
+/// The first claim with `decides`, else the first. `claims` are ordered, strongest first.
 pub fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
     let claims: Vec<Claimed> = claims.into_iter().flatten().collect();
     let decider = claims.iter().position(|claim| claim.decides);
@@ -81,7 +82,7 @@ impl Files {
         } else {
             own.next()
         };
-        // users mean NAME by ` NAME=value`; the library may read another name
+        // by ` NAME=value` users mean NAME, but the library may read another name
         let seems_to_set = |line: &str| {
             line.split_once('=')
                 .is_some_and(|(seen, _)| seen.trim() == name)
@@ -137,13 +138,12 @@ pub fn pairs<'t>(
     text.lines().filter_map(line).collect()
 }
 
-/// The path of a home that is not known.
 pub const UNKNOWN_HOME: &str = "~";
 
-/// The byte order mark of some editors; to some libraries a part of the first name.
+/// Some editors' byte order mark; some libraries read it as a part of the first name.
 pub const MARK: char = '\u{feff}';
 
-/// The text before a comment character that follows white space.
+/// The text before a comment character that follows white space, else all of it.
 pub fn before_comment(text: &str, comment: char) -> &str {
     let mut parts = text.match_indices(comment).map(|(at, _)| &text[..at]);
     parts
@@ -155,7 +155,7 @@ pub fn before_comment(text: &str, comment: char) -> &str {
 pub fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
     let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
     move |path| {
-        // the kernel's tables are long, and needed once
+        // the kernel's tables are long, and each is read once
         if path.starts_with("/proc/") || path.starts_with("/sys/") {
             return read(path);
         }

@@ -4,12 +4,13 @@
 //! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`). The provider searches a device's
 //! name in the whole value, so `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
 //!
-//! `FI_VERBS_DEVICE_NAME` is one name's prefix, ignoring case (prov/verbs/src/verbs_info.c
-//! `vrb_init_info`). For MPI's type of endpoint the provider skips devices whose interface has no
-//! IP address (`vrb_device_has_ipoib_addr`), or is not in `FI_VERBS_IFACE` (`vrb_getifaddrs`).
+//! `FI_VERBS_DEVICE_NAME` is a prefix of a device's name, from libfabric 2.6 a list of prefixes,
+//! ignoring case (prov/verbs/src/verbs_info.c `vrb_init_info`). For MPI's endpoints (FI_EP_MSG) the
+//! provider skips devices whose interface has no IP address (`vrb_device_has_ipoib_addr`), or is
+//! not in `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
-//! A device per task suits an MPI that opens one per process, not NCCL's plug-in, which counts the
-//! devices of all ranks, nor Cray MPICH, which has a policy.
+//! A device per task suits an MPI that opens one per process. It does not suit NCCL's plug-in,
+//! which counts all ranks' devices, nor Cray MPICH, which has its own policy.
 
 use super::{Answer, Library, Present, Query, marked, works};
 use super::{files::non_empty, uniform::names_of};
@@ -35,9 +36,9 @@ pub const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 pub const PROVIDER: &str = "FI_PROVIDER";
 
-/// True if `filter` (`FI_PROVIDER`) admits the core provider. Names match whole, with blanks,
-/// ignoring case; `verbs;ofi_rxm` means `verbs`; a leading `^` excludes the listed names
-/// (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+/// True if `filter` (`FI_PROVIDER`) admits the core provider. A leading `^` excludes the listed
+/// names; without `^`, `verbs;ofi_rxm` means `verbs`. Names match as a whole, blanks included,
+/// ignoring case (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
     let core = |name: &str| {
@@ -82,8 +83,8 @@ pub fn nearest(node: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Optio
     node.gpus.iter().map(of).collect()
 }
 
-/// The NIC nearest to all GPUs that the task sees, or an error: a library may take GPU 0's NIC
-/// before the program chooses its GPU.
+/// The NIC nearest to all GPUs that the task sees; else an error, since a library may take GPU 0's
+/// NIC before the program chooses its GPU.
 pub fn of_all<'p>(
     query: &Query,
     nearest: &'p [Option<Nearest>],
@@ -161,7 +162,7 @@ fn verbs_device(query: &Query) -> Option<Answer> {
             query.users("FI_VERBS_IFACE").is_some(),
             "the user's `FI_VERBS_IFACE` chooses the device",
         ),
-        // a comma would be part of the name
+        // before libfabric 2.6 a comma is part of the name
         (
             name.contains(','),
             "it takes one name, and the task has several NICs",

@@ -1,15 +1,15 @@
 //! `NIC_PLACEMENT`: one line with the decision and our variables, for programs and nested steps.
 //!
-//! The words are the version, `key=value` facts, and `set:NAME=VALUE`. A nested step takes NAME for
-//! ours only if NAME has this VALUE (`%20`: space, `%25`: `%`). A `NIC_PLACEMENT` of another form
-//! is the user's.
+//! Words: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that we set. In a
+//! nested step variable NAME is ours only if its value is VALUE (`%20`: space, `%25`: `%`). A
+//! `NIC_PLACEMENT` of another form is the user's.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 //!
-//! `node=` is `Agreement::digest`, equal on nodes with equal GPUs, NICs and plug-in version. Only a
-//! task that we bind has `cpus=`, for `verify`.
+//! `node=` is `Agreement::digest`, equal on nodes with equal GPU counts, rails, left-out NICs and
+//! plug-in version. The line has `cpus=`, for `verify`, only if we bind the task.
 
 use super::uniform::joined;
 use crate::placement::{NodePlacement, TaskPlacement};
@@ -18,7 +18,6 @@ use std::fmt::Write;
 
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line without `set:`.
 pub(super) fn line(
     node: &Topology,
     map: &NodePlacement,
@@ -44,7 +43,7 @@ pub(super) fn add(line: &mut String, name: &str, value: &str) {
     }
 }
 
-/// True if a line has our form.
+/// True for `v1 policy=… gpus=… nics=…`, followed only by words with `=`.
 pub fn is_published(text: &str) -> bool {
     let mut words = text.split(' ');
     let mut facts = ["policy=", "gpus=", "nics="].iter();
@@ -53,7 +52,6 @@ pub fn is_published(text: &str) -> bool {
         && words.all(|word| word.contains('='))
 }
 
-/// A line's devices and CPUs, for `verify` and other tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices<'a> {
     /// PCI addresses
@@ -64,7 +62,7 @@ pub struct Devices<'a> {
     pub cpus: Option<&'a str>,
 }
 
-/// `None` for another form. The names are unchecked: a user may have written the line.
+/// `None` unless [`is_published`]. GPUs and NICs are unchecked: a user may have written the text.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
@@ -84,7 +82,8 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Parses an outer step's line. Users can forge the line, so names must pass `may_be_ours`.
+    /// Parses an outer step's line. A user can forge the line, so only names that pass
+    /// `may_be_ours` count.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

@@ -1,8 +1,9 @@
-//! Variables of communication libraries. `LIBRARIES` has a row for each, from its own file or from
-//! [`recipes`].
+//! Variables of communication libraries. Each library has a row in `LIBRARIES`, from its own file
+//! or [`recipes`].
 //!
-//! If `NCCL_IB_HCA` differs between a node's tasks, NCCL's graph search finds an eighth of the
-//! bandwidth. MVAPICH gets no variable, Intel MPI only UCX's list, for libfabric's `mlx` provider.
+//! If eight ranks each list a different NIC in `NCCL_IB_HCA`, NCCL's graph search finds an eighth
+//! of the bandwidth that equal lists give. MVAPICH gets no variable. Intel MPI gets only
+//! `UCX_NET_DEVICES`, for libfabric's `mlx` provider.
 
 mod cray_mpich;
 mod deepep;
@@ -37,7 +38,7 @@ use std::collections::BTreeMap;
 use template::Facts;
 use wanted::Fabric;
 
-/// In the order of their variables in reports.
+/// Reports list variables in this order.
 const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
@@ -61,24 +62,24 @@ const LIBRARIES: [&Library; 18] = [
 
 struct Library {
     name: &'static str,
-    /// the library's word in `env=`, or empty
+    /// the library's word in `env=`; empty if none is needed
     word: &'static str,
-    /// a second word in `env=` that implies `word`, or empty
+    /// a second word in `env=`, which implies `word`; or empty
     word_for_more: &'static str,
-    /// true if `env=default`, the default, has `word`
+    /// true if `env=default`, the default, includes `word`
     by_default: bool,
     variables: &'static [(&'static str, Answering)],
-    /// set too if `env=` names the first of `variables`
+    /// a variable also set if `env=` names the first of `variables`
     companion: Option<&'static str>,
-    /// a variable that we report with a reason, and never set
+    /// a variable that we never set, only report with a reason
     never: Option<(&'static str, Answering)>,
-    /// the task's variables on which our values depend
+    /// the task's other variables on which our values depend
     evidence: &'static [&'static str],
     files: Option<&'static Files>,
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// variables (also `PREFIX*`) that no topology decides: `set=` warns
+    /// variables (or `PREFIX*`) whose values the topology does not decide: `set=` warns
     doubtful: &'static str,
-    /// variables (also `PREFIX*`) that must be equal in all tasks of a node
+    /// variables (or `PREFIX*`) that must be equal in all tasks of a node
     uniform: &'static str,
 }
 
@@ -99,10 +100,10 @@ impl Library {
     };
 }
 
-/// Returns a value or the reason for none; `None` if the variable has no use on the node.
+/// Returns a value, or the reason for none; `None` if the variable is of no use to the task.
 type Answering = fn(&Query) -> Option<Answer>;
 
-/// The variables of the libraries, without `set=` and the marker.
+/// The libraries' variables, without the admin's (`set=`) and `NIC_PLACEMENT`.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()
@@ -110,8 +111,8 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
         .map(|(name, _)| *name)
 }
 
-/// The variables that we set, report or read, with repeats, after empty entries. Sorted when
-/// compiled: it cost 50,000 instructions.
+/// Empty strings, then the variables that we set, report or read, sorted, with repeats. Sorting at
+/// run time took 50,000 instructions.
 pub const NAMES: [&str; 128] = {
     let (mut names, mut row) = ([""; 128], 0);
     while row < LIBRARIES.len() {
@@ -186,13 +187,13 @@ pub fn caveats(node: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// A task's variables before our changes; those outside `NAMES` may be missing.
+/// A task's variables before our changes, at least those of `Plan::evidence_variables`.
 pub type Present = BTreeMap<String, String>;
 
 #[derive(Clone, Copy)]
 pub struct Evidence<'e> {
     pub present: &'e Present,
-    /// reads with the user's rights; called only if the file can change a value
+    /// reads a file with the user's rights; called only if the file can change a value
     pub read: ReadFile<'e>,
 }
 
@@ -204,7 +205,7 @@ pub struct FileText {
     pub text: String,
     /// true if the file is longer than `text`
     pub is_cut: bool,
-    /// the reason if the file may exist with unknown text
+    /// the reason why the text is unknown; the file may exist
     pub unanswered: Option<&'static str>,
 }
 
@@ -231,7 +232,7 @@ impl Query<'_> {
             .filter(|value| !self.earlier.is_ours(name, value))
     }
 
-    /// The value that an earlier row set.
+    /// The value that we set in an earlier row.
     fn ours(&self, name: &str) -> Option<&str> {
         ours(self.answered, name)
     }
@@ -267,7 +268,6 @@ impl Query<'_> {
         self.node.nics.iter().filter(move |nic| nic.kind == kind)
     }
 
-    /// The strongest [`Claimed`] of the user's and the site's files.
     fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
         let users = files.users(self.node, &self.evidence, name);
         files::strongest([users, self.prepared.claimed_by_site(name)])
@@ -296,8 +296,8 @@ impl Query<'_> {
             .unwrap_or_else(|| Answer::no(STAYS))
     }
 
-    /// `answer`, or no value if a file sets the variable. Without a value, `answer` is checked
-    /// against files only for `judges_files`.
+    /// `answer`, or no value if a file may set the variable. If `answer` has no value, files are
+    /// read only under `judges_files`.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let has_value = answer.value.is_some();
         let is_judged = self.prepared.wish.judges_files()
@@ -316,7 +316,7 @@ fn works(port: &Port) -> bool {
     matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
-/// True if `value` begins with `mark`; and `value` without it.
+/// `(true, rest)` if `value` begins with `mark`, else `(false, value)`.
 fn marked(value: &str, mark: char) -> (bool, &str) {
     let rest = value.strip_prefix(mark);
     (rest.is_some(), rest.unwrap_or(value))
@@ -336,7 +336,6 @@ fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
 struct Answer {
     value: Option<String>,
     why: Cow<'static, str>,
-    /// the value in a configuration file
     of_file: Option<String>,
 }
 
@@ -356,7 +355,7 @@ impl Answer {
         }
     }
 
-    /// The answer, or no value with the reason of the first condition that holds.
+    /// `self`, or no value with the reason of the first condition that holds.
     fn unless(self, conditions: &[(bool, &'static str)]) -> Answer {
         let reason = conditions.iter().find(|(holds, _)| *holds);
         reason.map_or(self, |(_, why)| Answer::no(*why))
@@ -428,7 +427,6 @@ pub(crate) fn environment<'p>(
     variables
 }
 
-/// The marker; a user's own `NIC_PLACEMENT` stays.
 fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     let is_users = |text: &&String| !marker::is_published(text);
     match present.get(marker::NAME).filter(is_users) {

@@ -1,22 +1,22 @@
-//! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for a node's tasks, set only to leave NICs out.
+//! NCCL and RCCL: `NCCL_IB_HCA`, one list of exact names for a node's tasks, set only to leave NICs
+//! out.
 //!
-//! NCCL merges a node's ranks by each device's position in the rank's list, so different lists put
-//! all traffic on one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478). Of the
-//! network plug-ins aws-ofi-nccl (EFA, Slingshot) ignores the list; amd-anp,
-//! nccl-rdma-sharp-plugins and UCCL's read it like NCCL. torchcomms' CTRAN reads only
-//! `name[:port]`, and gives entry k to GPU k (comms/ctran/ibverbx/IbvDevice.cc,
-//! backends/ib/CtranIb.cc).
+//! NCCL takes entry k of every rank's list for the same device, so different lists put all traffic
+//! on one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478). Network
+//! plug-ins: aws-ofi-nccl (EFA, Slingshot) ignores the list; amd-anp, nccl-rdma-sharp-plugins and
+//! UCCL's read it like NCCL. torchcomms' CTRAN reads only `name[:port]`, and gives entry k to GPU k
+//! (comms/ctran/ibverbx/IbvDevice.cc, backends/ib/CtranIb.cc).
 //!
 //! On isolated rails `NCCL_CROSS_NIC=0` keeps each connection on one rail ("Environment Variables";
 //! src/graph/search.cc `ncclTopoCompute`). To tell rails apart, NCCL since 2.30.7 compares rail
 //! numbers if the list has them (`mlx5_0:1:RAIL`), else pairs of card GUID and port
-//! (`ncclTopoSearchCheckNet`). Pairs differ between hosts of one NVLink domain, and two NICs of a
-//! card may share a pair. NCCL 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, ignore text behind the
-//! port, and read an empty port (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`, run
-//! from each release).
+//! (`ncclTopoSearchCheckNet`). These pairs differ between hosts of one NVLink domain, and two NICs
+//! of a card may share a pair. NCCL 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, ignore text behind
+//! the port, and read an empty port (`mlx5_0::RAIL`) as 0 (src/misc/utils.cc `parseStringList`,
+//! run for each release).
 //!
-//! NCCL before 2.5.6 does not know `=`; before 2.18.5 it reads 16 devices at most. RCCL recognises
-//! machines by their NICs (src/graph/rome_models.cc), which a list may prevent.
+//! NCCL before 2.5.6 knows no `=` before a list; NCCL before 2.18.5 reads 16 devices at most.
+//! RCCL recognises machines by their NICs (src/graph/rome_models.cc); with fewer NICs it may not.
 
 use super::files::{Files, UNKNOWN_HOME, non_empty, pairs};
 use super::wanted::Fabric;
@@ -51,7 +51,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const IB_HCA: &str = "NCCL_IB_HCA";
-/// The path of the user's file (src/misc/param.cc `initEnv`).
+/// The path of the user's configuration file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// `0`: a ring or tree enters and leaves a node by one NIC.
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
@@ -61,7 +61,7 @@ const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
 const USER_ID: &str = "SLURM_JOB_UID";
-/// CTRAN's switches (comms/utils/cvars/nccl_cvars.yaml).
+/// CTRAN's variables (comms/utils/cvars/nccl_cvars.yaml).
 const CTRAN: [&str; 3] = [
     "NCCL_CTRAN_ENABLE",
     "NCCL_CTRAN_BACKENDS",
@@ -71,11 +71,11 @@ const CTRAN: [&str; 3] = [
 /// NCCL ignores further entries (`MAX_IB_DEVS`, src/transport/net_ib/common.h).
 const MAX_ENTRIES: usize = 32;
 
-/// NCCL's buffer for a line and its NUL (`envValue` of src/misc/param.cc).
+/// Bytes of NCCL's buffer for a line and its NUL (`envValue` of src/misc/param.cc).
 const MAX_LINE: usize = 1024;
 
 /// Lines `NAME=VALUE`, untrimmed; `#` begins a comment line (src/misc/param.cc `setEnvFile`). NCCL
-/// reads the user's files first, and overwrites no variable (`initEnvFunc`, `ncclOsSetEnv`).
+/// reads the user's files first; a variable once set stays (`initEnvFunc`, `ncclOsSetEnv`).
 pub const FILES: Files = Files {
     of_site: |node| {
         let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
@@ -86,7 +86,7 @@ pub const FILES: Files = Files {
         }
     },
     of_user: users_files,
-    // the name of a comment line has a `#` and matches no variable
+    // a comment line gives a name with `#`, which matches no variable
     lines: |text, _| pairs(text, MAX_LINE, |line| line.split_once('=')),
     last_counts: false,
     beat_environment: false,
@@ -97,7 +97,8 @@ pub const FILES: Files = Files {
     },
 };
 
-/// NCCL's file, then RCCL's: RCCL based on NCCL before 2.23 ignores `NCCL_CONF_FILE`.
+/// NCCL's file. With AMD GPUs also `.rccl.conf`: RCCL based on NCCL before 2.23 ignores
+/// `NCCL_CONF_FILE`.
 fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
     let at_home = |file: &str| Some(format!("{}/{file}", home(task)?));
     let nccls = non_empty(task.present, CONF_FILE)
@@ -173,11 +174,11 @@ fn without_files(query: &Query, degraded: &[Rail], rails: &[Rail]) -> Answer {
 }
 
 /// The list with rail numbers (`mlx5_0:1:0`), on isolated rails. A number is the port's position
-/// among all ports of the node, so it is equal on equal hosts. `None` with CTRAN, which finds no
-/// device by such an entry.
+/// among all ports of the node, so equal hosts have equal numbers. `None` with CTRAN, which finds
+/// no device by a numbered entry.
 ///
-/// Rail numbers alone justify no list: PyTorch copies the list to an unset `NVSHMEM_HCA_LIST`, and
-/// NVSHMEM would miss the first NIC.
+/// Rail numbers alone are no reason to set a list: PyTorch copies the list to an unset
+/// `NVSHMEM_HCA_LIST`, and NVSHMEM would miss the first NIC, after the `=`.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !query.is_isolated() || CTRAN.iter().any(|name| query.value(name).is_some()) {
         return None;
@@ -194,12 +195,12 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     Some(entries?.join(","))
 }
 
-/// The rails on cards with a degraded rail; empty if these rails have over a quarter of all rails'
-/// bandwidth, or NCCL sees no PCIe switches.
+/// The rails on cards with a degraded rail; empty if these rails have over a quarter of the
+/// bandwidth of all rails, or if NCCL sees no PCIe switches.
 ///
-/// A channel's slowest node sets its bandwidth (src/init.cc `initTransportsRank`). On 16 machines,
-/// with half-rate ports on one of two nodes, NCCL 2.30.7's search without these rails finds up to
-/// 75 % more bandwidth; if NCCL sees no PCIe switches, less.
+/// An NCCL channel has the bandwidth of its slowest node (src/init.cc `initTransportsRank`). If one
+/// of two nodes has half-rate ports, NCCL 2.30.7's graph search finds up to 75 % more bandwidth
+/// without these ports (16 machine models), but less if NCCL sees no PCIe switches.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { node, map, .. } = query;
     if map.degraded.is_empty() {
@@ -224,8 +225,8 @@ fn sees_switches(query: &Query) -> bool {
         || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
-/// The first NIC that [`FORCE_MERGE`] names and `rails` lack: NCCL would fail (since 2.24:
-/// src/graph/topo.cc `ncclTopoForceMerge`).
+/// The first left-out NIC that [`FORCE_MERGE`] names: without this NIC in the list NCCL fails
+/// (since 2.24: src/graph/topo.cc `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query, rails: &[Rail]) -> Option<String> {
     let groups = match query.value(FORCE_MERGE) {
         Some(groups) => groups.to_string(),
@@ -234,7 +235,7 @@ fn merged_though_left_out(query: &Query, rails: &[Rail]) -> Option<String> {
     let names = groups
         .split([';', ','])
         .filter_map(|entry| entry.split(':').next());
-    // NCCL's suffix for a NIC's second path (src/transport/net_ib/init.cc)
+    // NCCL's suffix for a NIC's second PCIe path (src/transport/net_ib/init.cc)
     let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
     let is_left_out = |name: &&str| {
         uniform::left_out(query.node, rails).any(|(_, nic)| nic.name == *name)

@@ -1,21 +1,21 @@
 //! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for a node's tasks, set only to leave NICs out.
 //!
-//! Items are exact names with a port; `^` inverts the list. Processing elements (PEs) choose NICs
-//! together, so lists must be equal (3.5: src/modules/transport/ibrc, `parse_hca_list`;
-//! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
+//! Items are exact names with a port; `^` inverts the list. Processing elements (PEs) of a node
+//! choose NICs together, so their lists must be equal (3.5: src/modules/transport/ibrc,
+//! `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp).
 //!
 //! NVSHMEM 3.4 to 3.7 always reads the list, 3.8 only with `NVSHMEM_ENABLE_NIC_PE_MAPPING`
 //! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels). With this switch PEs choose by number:
-//! of N NICs and M PEs on a node, PE k gets N / M NICs from number k * N / M on, before 3.8 NIC k
-//! modulo N (`nvshmemi_setup_connections`): a wrong NIC if the step has only some of the node's
-//! GPUs, or another order of them. Without the switch PEs wait for each other
-//! (`nvshmemi_get_devices_by_distance`), so all tasks must have the same switch. We set the switch
-//! only on request (`env=nvshmem-pe`), beside a list of the task's one NIC.
+//! of N NICs and M PEs on a node, PE k gets N / M NICs from number k * N / M on; before 3.8 PE k
+//! gets NIC k modulo N (`nvshmemi_setup_connections`). The NIC can be far if the step has only some
+//! of the node's GPUs, or has them in another order. PEs without the switch wait for all other PEs
+//! (`nvshmemi_get_devices_by_distance`), so the switch must be equal in all tasks. We set the
+//! switch only on request (`env=nvshmem-pe`), beside a list of the task's one NIC.
 //!
 //! NVSHMEM skips a RoCE port without a RoCE v2 IPv4 address, but fails if the list names the port
 //! (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` is a substring of the NIC names to use, or after `^` to leave out; before
+//! `NVSHMEM_HCA_PREFIX` is a substring of the NIC names to use, or, after `^`, to leave out; before
 //! 3.5.21 `^` excludes all NICs (`nvshmemt_check_hca_prefix`). So we set the list instead.
 
 use super::files::{Files, before_comment, non_empty, pairs};
@@ -38,7 +38,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// The word of `env=` for one NIC in each task.
+/// The word of `env=` for a list of the task's one NIC.
 const ONE_EACH: &str = "nvshmem-pe";
 
 const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
@@ -47,11 +47,11 @@ const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
-/// NVSHMEM's buffer for a line and its NUL (`nvshmemi_conf_parse_file`).
+/// Bytes of NVSHMEM's buffer for a line and its NUL (`nvshmemi_conf_parse_file`).
 const MAX_LINE: usize = 4096;
 
 /// Lines `NAME=VALUE`, trimmed; `#` at the start or after white space begins a comment. A name's
-/// last line in the last file (of /etc, `HOME`, `CONF_FILE`) overrules the environment too
+/// last line in the last file (/etc, `HOME`, `CONF_FILE`) counts, even over the environment
 /// (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_parse_file`,
 /// `nvshmemi_getenv_helper`). Our list would disable a file's `NVSHMEM_HCA_PE_MAPPING`.
 pub const FILES: Files = Files {
@@ -88,7 +88,6 @@ fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     Some(Diagnostic::new(HCA_LIST, text))
 }
 
-/// The node's list, or the NIC of [`own_nic`].
 fn hca_list(query: &Query) -> Option<Answer> {
     query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     let no = |why: &'static str| Some(Answer::no(why));
@@ -115,7 +114,7 @@ fn hca_list(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
-/// The node's list, less RoCE rails without an address, unless all rails are such.
+/// The node's list without RoCE rails that lack an IP address; the whole list if no rail is left.
 fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
         query.node.port(rail.at()).is_some_and(|port| {
@@ -132,8 +131,8 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     Answer::yes(joined(with), format!("{why} and {names} (no address)"))
 }
 
-/// The NIC of a task with one NIC, if `env=nvshmem-pe` or the user's
-/// `NVSHMEM_ENABLE_NIC_PE_MAPPING` is set.
+/// The one NIC of a task with GPUs, under `env=nvshmem-pe` or with the user's
+/// `NVSHMEM_ENABLE_NIC_PE_MAPPING` on.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
     let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(is_on);
     match query.task.rails[..] {
@@ -142,7 +141,7 @@ fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
     }
 }
 
-/// NVSHMEM's rule for switches (src/util/env_vars.cpp `nvshmemi_getenv_bool`).
+/// True if NVSHMEM reads the value as on (src/util/env_vars.cpp `nvshmemi_getenv_bool`).
 fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }

@@ -1,15 +1,15 @@
 //! `env=default+oneccl`, oneCCL: the NICs of the task's NUMA node, and one of the task's CPUs for
 //! the worker thread.
 //!
-//! With `CCL_MNIC=local` oneCCL uses a NIC of `CCL_MNIC_NAME` if the NIC's CPUs contain the
-//! process's CPUs or lie within them; without such a NIC oneCCL fails
+//! With `CCL_MNIC=local` oneCCL uses a NIC of `CCL_MNIC_NAME` (default: any) if the CPUs near the
+//! NIC contain the process's CPUs or lie within them; if no NIC fits, oneCCL fails
 //! (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp
 //! `is_dev_close_by_pci`). A provider that reports no PCI address, such as tcp, has no local NIC
 //! (`atl_ofi_is_nic_local`).
 //!
-//! Without `CCL_WORKER_AFFINITY` workers run on the machine's last CPUs, whatever the mask. A
-//! process takes the entry at its local rank; oneCCL fails if processes outnumber entries, so our
-//! value repeats one CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
+//! Without `CCL_WORKER_AFFINITY` workers run on the machine's last CPUs, whatever the mask. In
+//! this list a process takes the CPU at its local rank. oneCCL fails if the list is too short, so
+//! our list repeats the task's CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
 //! src/common/global/global.cpp `set_local_coord`).
 
 use super::libfabric::{PROVIDER, admits_provider};
@@ -41,7 +41,7 @@ const COUNT: &str = "CCL_WORKER_COUNT";
 /// Providers that report a PCI address (`FI_BUS_PCI` in libfabric's prov/).
 const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 
-/// `None` if the node has neither rails nor usable Slingshot NICs.
+/// `None` if no rail or usable Slingshot NIC has a PCI address.
 fn mnic(query: &Query) -> Option<Answer> {
     let (node, map) = (query.node, query.map);
     let nics = node.numbered_nics();
@@ -83,7 +83,6 @@ fn mnic(query: &Query) -> Option<Answer> {
     ]))
 }
 
-/// `None` if the task has `CCL_WORKER_OFFLOAD`.
 fn workers(query: &Query) -> Option<Answer> {
     let has = |name| query.value(name).is_some();
     if has("CCL_WORKER_OFFLOAD") {
@@ -94,7 +93,7 @@ fn workers(query: &Query) -> Option<Answer> {
         .filter(|_| !has("CCL_PROCESS_LAUNCHER") && !has(COUNT));
     let entries = ranks.and_then(|ranks| ranks.parse::<u8>().ok());
     let cpus: Vec<u32> = query.task.cpus.iter().collect();
-    // tasks that share CPUs take different CPUs
+    // tasks with the same mask take different CPUs
     let place = query.task.local_id as usize % cpus.len().max(1);
     let spare = cpus.iter().rev().nth(place).filter(|_| cpus.len() > 1);
     Some(match (entries, spare) {

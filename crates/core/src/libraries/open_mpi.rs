@@ -1,8 +1,8 @@
 //! Open MPI over libfabric: with `OMPI_MCA_opal_common_ofi_accelerator_rank` a process takes the
 //! NIC nearest to its GPU.
 //!
-//! By default Open MPI takes a NIC near the process's CPUs. Of n equally near NICs Open MPI takes
-//! NIC v modulo n, where v is the value (opal/mca/common/ofi/common_ofi.c
+//! By default Open MPI takes a NIC near the process's CPUs. Of n NICs equally near the GPU Open MPI
+//! takes NIC v modulo n, where v is the variable's value (opal/mca/common/ofi/common_ofi.c
 //! `opal_common_ofi_select_provider`, `find_nearest_provider_from_accelerator`). Releases before 6
 //! ignore the variable.
 

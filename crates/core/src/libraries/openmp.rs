@@ -1,11 +1,11 @@
 //! `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
 //!
-//! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, also in tasks that
+//! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, even if tasks
 //! share the mask. With `OMP_PLACES`, or a true `OMP_PROC_BIND`, a runtime pins its initial thread
-//! to one core, which later threads inherit (GCC 12's libgomp, as in a Python program that imports
-//! PyTorch; mpibind issue 41). So our places come with `OMP_PROC_BIND=false`: libgomp then ignores
-//! the places. A user's `OMP_PROC_BIND=spread` then gives each thread a core (OpenMP 5.2, sections
-//! 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
+//! to one core, and threads started later stay on this core (GCC 12's libgomp, as in a Python
+//! program that imports PyTorch; mpibind issue 41). So we set `OMP_PROC_BIND=false` too: libgomp
+//! then ignores the places. If the user sets `OMP_PROC_BIND=spread`, our places give each thread a
+//! core (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
 
 use super::{Answer, Library, Query};
 
@@ -16,7 +16,7 @@ pub const LIBRARY: Library = Library {
         ("OMP_PLACES", places),
         ("OMP_PROC_BIND", proc_bind),
     ],
-    // places of GCC's runtime, and of Intel's and LLVM's
+    // thread placement by GCC's runtime; by Intel's and LLVM's
     evidence: &["GOMP_CPU_AFFINITY", "KMP_AFFINITY"],
     ..Library::NONE
 };
@@ -37,7 +37,8 @@ fn proc_bind(query: &Query) -> Option<Answer> {
     unless_user_says(query, Some("OMP_PLACES"), answer)
 }
 
-/// No value if the user sets `more` or a variable of `evidence`; `None` without `omp=on`.
+/// No value if the user sets `more` or a variable of `evidence`; `None` without the task's
+/// `threads`.
 fn unless_user_says(query: &Query, more: Option<&str>, answer: Answer) -> Option<Answer> {
     query.task.threads?;
     let mut names = LIBRARY.evidence.iter().copied().chain(more);

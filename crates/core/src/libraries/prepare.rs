@@ -19,21 +19,20 @@ use std::sync::Arc;
 
 pub(super) struct Row {
     pub(super) name: Cow<'static, str>,
-    /// true if user and admin want the variable set
+    /// true if `env=` and `no-env=` select the variable
     pub(super) wanted: bool,
     source: Source,
 }
 
 enum Source {
     Library(Answering),
-    /// reported and never set
     Never(Answering),
-    /// the admin's template, and the value or error that all tasks share, if any
+    /// the admin's template, and its value or error if equal for all tasks
     Template(Template, Option<Result<String, String>>),
 }
 
 impl Row {
-    /// `None` if the variable is not wanted or has no use on the node.
+    /// `None` if the variable is not wanted, or of no use to the task.
     pub(super) fn answer(&self, query: &Query) -> Option<Answer> {
         match &self.source {
             _ if !self.wanted => None,
@@ -52,25 +51,25 @@ impl Row {
 
 pub struct Prepared {
     pub(super) wish: Arc<Wish>,
-    /// words of the program's command that change a value
+    /// the command's words that bind processes or name NICs
     pub(super) words: Vec<&'static str>,
     pub(super) rows: Vec<Row>,
     /// the marker's `node=`
     pub(super) digest: String,
-    /// the node-wide list of NICs, or the reason for none
+    /// the node-wide list of NICs
     pub(super) list: NodeList,
-    /// UCX's facts for all tasks; `None` if no task gets a list
+    /// UCX's facts, equal for all tasks; `None` if no task gets a list
     pub(super) ucx: Option<ucx::Shared>,
-    /// each GPU's nearest Slingshot NIC
+    /// each GPU's nearest usable Slingshot NIC
     pub(super) slingshot: Vec<Option<Nearest>>,
-    /// each GPU's nearest EFA device
+    /// each GPU's nearest usable EFA device
     pub(super) efa: Vec<Option<Nearest>>,
     pub(super) interface: sockets::Interface,
     claimed_by_site: Vec<(&'static str, Claimed)>,
 }
 
 impl Prepared {
-    /// `read` opens files of this node, and only files that can change a value.
+    /// Calls `read` only for files of this node that can change a value.
     pub(crate) fn new(
         topology: &Topology,
         node: &NodePlacement,
@@ -144,7 +143,7 @@ impl Prepared {
         is_wanted(&self.rows, name)
     }
 
-    /// True if the variable is wanted and has no `set=` of the admin's.
+    /// True if the variable is wanted and the admin's `set=` lacks it.
     pub(super) fn is_librarys(&self, name: &str) -> bool {
         self.is_wanted(name) && !self.wish.has_template(name)
     }
@@ -156,7 +155,7 @@ impl Prepared {
             .map(|(_, claim)| claim.clone())
     }
 
-    /// Findings on names without effect in `env=` and `no-env=`, and on two vLLM variables.
+    /// Findings on names in `env=` and `no-env=` that have no effect, and on two vLLM variables.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
         let (unwanted, named) = (&self.wish.no_env, &self.wish.env_names);
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
@@ -191,7 +190,6 @@ impl Prepared {
         found
     }
 
-    /// The marker of an outer step.
     pub(super) fn earlier(&self, present: &Present) -> Marker {
         let may_be_ours = |name: &str| {
             self.rows
@@ -209,7 +207,7 @@ fn is_wanted(rows: &[Row], name: &str) -> bool {
     rows.iter().any(|row| row.wanted && row.name == name)
 }
 
-/// The variables in report order. An admin's template replaces the row of its variable.
+/// The variables in report order. An admin's template replaces the library's row.
 fn rows(wish: &Wish, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     for library in LIBRARIES {

@@ -1,4 +1,4 @@
-//! Libraries with one variable, each with a condition, and the value as a `set=` template.
+//! Libraries with one variable each: its condition, and its value as a `set=` template.
 
 use super::{Answer, Library, Query, libfabric, template, uniform};
 use crate::placement::GpuPlacement;
@@ -6,8 +6,8 @@ use crate::topology::{GpuIndex, GpuVendor, NicKind};
 use std::borrow::Cow;
 
 /// rocSHMEM reads exact names without ports; `^` inverts the list. Each processing element takes
-/// its nearest NIC of the list (ROCm/rocm-systems, projects/rocshmem: `GDABackend::open_ib_device`
-/// and its list of environment variables).
+/// the nearest NIC of the list (ROCm/rocm-systems, projects/rocshmem: `GDABackend::open_ib_device`,
+/// and the documented environment variables).
 pub static ROCSHMEM: Library = Library {
     name: "rocSHMEM",
     word: "rocshmem",
@@ -20,9 +20,9 @@ pub static ROCSHMEM: Library = Library {
     ..Library::NONE
 };
 
-/// With `1` MPICH over libfabric takes NICs near the process's GPU, not its CPUs. Ranks with the
-/// same nearest NICs take turns. For CUDA only (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
-/// `refine_nic_close_by_gpu`: in 5.1.0a1, not up to 5.0.2).
+/// With `1` MPICH over libfabric takes NICs near the process's CUDA GPU, not its CPUs. Ranks with
+/// the same nearest NICs share them round-robin (pmodels/mpich's
+/// src/mpid/ch4/netmod/ofi/ofi_nic.c `refine_nic_close_by_gpu`: in 5.1.0a1, not in 5.0.2).
 pub static MPICH: Library = Library {
     name: "MPICH",
     word: "mpich",
@@ -35,14 +35,14 @@ pub static MPICH: Library = Library {
     ..Library::NONE
 };
 
-/// Mooncake's transfer engine uses only the listed devices, first those of the memory's NUMA node.
+/// Mooncake's transfer engine uses only the listed devices, first those on the memory's NUMA node.
 /// Items are exact names without ports (mooncake-transfer-engine/src/topology.cpp
 /// `getIbvDeviceWhitelist`, `listInfiniBandDevices`).
 ///
 /// Beside this list the newer engine (`MC_USE_TENT`) ignores the user's other lists
 /// (tent/src/platform/cpu_probe.cpp `filterInfiniBandDevices`; tent/src/common/config.cpp
-/// `ConfigHelper::loadFromEnv`); the older engine uses only devices that the store's list has too
-/// (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
+/// `ConfigHelper::loadFromEnv`); the older engine uses only devices that are also in the list of
+/// Mooncake's store (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 pub static MOONCAKE: Library = Library {
     name: "Mooncake",
     word: "mooncake",
@@ -54,9 +54,9 @@ pub static MOONCAKE: Library = Library {
     ..Library::NONE
 };
 
-/// A plain list would renumber MORI's devices, so ours begins with `^`. MORI then excludes whole
-/// NICs (src/application/transport/rdma/rdma.cpp `RdmaContext::Initialize`); a NIC with one good
-/// port stays.
+/// A plain list would renumber MORI's devices, so our list names, after `^`, NICs to leave out.
+/// MORI leaves out whole NICs (src/application/transport/rdma/rdma.cpp `RdmaContext::Initialize`),
+/// so a NIC with one good port stays.
 pub static MORI: Library = Library {
     name: "MORI",
     word: "mori",
@@ -67,9 +67,9 @@ pub static MORI: Library = Library {
     ..Library::NONE
 };
 
-/// UCCL's point-to-point engine uses the NICs listed by name, no port, for each GPU of the process
-/// (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`). By default UCCL takes the
-/// nearest NIC on the PCI bus, even one for storage; a VM hides this bus.
+/// UCCL's point-to-point engine uses the listed NICs (names without ports) for every GPU of the
+/// process (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`). By default UCCL takes
+/// the nearest NIC on the PCI bus, even a storage NIC; a VM hides this bus.
 pub static UCCL: Library = Library {
     name: "UCCL",
     word: "uccl",
@@ -79,7 +79,7 @@ pub static UCCL: Library = Library {
     ..Library::NONE
 };
 
-/// Task k of a node uses entry k, without a list verbs device k, possibly a storage NIC
+/// Task k of a node uses entry k of the list; without a list verbs device k, possibly a storage NIC
 /// (microsoft/mscclpp's src/core/executor/executor.cc). Without entry k MSCCL++ throws
 /// (src/core/ib.cc `getHcaDevices`).
 pub static MSCCLPP: Library = Library {
@@ -110,10 +110,10 @@ pub static EFA: Library = Library {
 
 const AMD: Option<GpuVendor> = Some(GpuVendor::Amd);
 
-/// The reason for the value, or for none; `Err(None)` if the library has no use on the node.
+/// The reason for the value, or for none; `Err(None)` if the variable is of no use on the node.
 type Met = Result<Cow<'static, str>, Option<Answer>>;
 
-/// `None` without the vendor's GPUs; no value if a user's variable of `evidence` chooses NICs.
+/// `None` without GPUs of the vendor; no value if a user's variable of `evidence` chooses NICs.
 fn answer(
     query: &Query,
     row: &Library,
@@ -157,7 +157,7 @@ fn has_one_gpu(query: &Query) -> Met {
     )
 }
 
-/// `Ok` if all the task's GPUs have one nearest NIC: MPICH picks by CUDA's current or first GPU.
+/// `Ok` if [`libfabric::of_all`] finds a NIC: MPICH takes the NIC of CUDA's current or first GPU.
 fn has_one_nearest(query: &Query) -> Met {
     let mut kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs].into_iter();
     let has = |kind: &NicKind| query.nics_of(*kind).next().is_some();
@@ -169,8 +169,8 @@ fn has_one_nearest(query: &Query) -> Met {
     Ok("MPICH 5.1 then takes a NIC nearest to the GPU".into())
 }
 
-/// `Ok` if rail k is GPU k's best for every k, and the task's GPU number is its local id. A task
-/// that sees several GPUs uses the one at its local id.
+/// `Ok` if entry k is GPU k's best NIC for every k, and the task's GPU number is its local id. A
+/// task that sees several GPUs uses the GPU at its local id.
 fn has_own_entry(query: &Query) -> Met {
     let (map, seen) = (query.map, &query.task.seen);
     let number = query.task.local_id as usize;

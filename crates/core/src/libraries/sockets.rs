@@ -1,23 +1,23 @@
 //! `env=sockets`: the IP interface for the bootstrap of NCCL, NVSHMEM, Gloo and TensorPipe.
 //!
-//! By default NCCL and NVSHMEM take an interface `ib*`, else the first except `docker*` and `lo`
-//! (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`). Gloo and TensorPipe take the hostname's
-//! address, which can be 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp `createDefaultDevice`,
-//! tensorpipe_agent.cpp `guessAddress`). The parsers differ:
+//! By default NCCL and NVSHMEM take an interface `ib*`, else the first but `docker*` and `lo` (NCCL
+//! 2.30: src/misc/socket.cc `ncclFindInterfaces`). Gloo and TensorPipe take the hostname's address,
+//! which can be 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp `createDefaultDevice`,
+//! tensorpipe_agent.cpp `guessAddress`). The libraries read interface names differently:
 //!
 //! - NCCL 2.8 to 2.30: `=eth0` is a whole name, `eth0` a prefix (src/misc/socket.cc, since 2.30
 //!   src/os/linux.cc `ncclOsFindInterfaces`). Without RDMA the interface also carries NCCL's data.
 //! - NVSHMEM: NCCL's parser, IPv4 by default
 //!   (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp). If NVSHMEM's variable is unset,
-//!   PyTorch copies NCCL's to it (c10d's `maybe_initialize_env_vars`).
-//! - Gloo: whole names; PyTorch spreads traffic over all (c10d/init.cpp;
+//!   PyTorch copies NCCL's value to it (c10d's `maybe_initialize_env_vars`).
+//! - Gloo: whole names; PyTorch spreads traffic over all of them (c10d/init.cpp;
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
 //! Slurm gives a step srun's address (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11:
-//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release the step node's. In a batch job
-//! srun runs on the first node. We take the interface of the route to srun, which Slurm's traffic
-//! uses, from the main routing table. If srun's address is IPv6, IPv4's default route counts.
+//! src/slurmd/slurmd/req.c `_rpc_launch_tasks`), but in no release the address of the step's node.
+//! In a batch job srun runs on the first node. We take the interface of the main routing table's
+//! route to srun, which Slurm's traffic uses.
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
 use super::{Answer, Library, Query, ReadFile, files::Files, nccl};
@@ -66,7 +66,7 @@ const FILES: Files = Files {
 /// An interface and its reason, or the reason for none.
 pub(super) type Interface = Result<(String, &'static str), &'static str>;
 
-/// True if a variable or template needs the interface.
+/// True if a wanted variable, or a template, needs the interface.
 pub fn is_wanted(wish: &Wish) -> bool {
     let has = |(name, _): &(&str, _)| wish.wants(name, LIBRARY.word, None);
     let templates = &wish.admin.templates;
@@ -112,7 +112,7 @@ pub fn interface(node: &Topology, srun: Option<&str>, read: ReadFile) -> Interfa
     }
 }
 
-/// `None` for IPv6 and loopback addresses; Slurm can write IPv4 ones as IPv4-mapped IPv6.
+/// `None` for IPv6 and loopback addresses. Slurm can write IPv4 as IPv4-mapped IPv6.
 fn ipv4(text: &str) -> Option<Ipv4Addr> {
     match text.parse::<IpAddr>().ok()?.to_canonical() {
         IpAddr::V4(address) if !address.is_loopback() => Some(address),
@@ -145,7 +145,7 @@ fn whole_name(query: &Query) -> Option<Answer> {
     Some(named(query, ""))
 }
 
-/// No value if NCCL's data go over IP: the value would cut all interfaces down to one.
+/// No value if NCCL's data go over IP: NCCL would use one interface instead of all.
 fn nccl(query: &Query) -> Option<Answer> {
     let node = query.node;
     if node.gpus.is_empty() {

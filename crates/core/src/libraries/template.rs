@@ -19,7 +19,7 @@ pub(super) struct Facts<'f> {
     pub map: &'f NodePlacement,
     /// `None` for a value that all tasks share
     pub task: Option<&'f TaskPlacement>,
-    /// the IP interface that leads to other nodes
+    /// the interface of the route to srun
     pub interface: Option<&'f str>,
     pub files: &'f [MapFile],
 }
@@ -95,7 +95,7 @@ pub static FACTS: [(&str, Fact); 22] = [
             Some(names_of(nics.map(|(_, nic)| &nic.name)))
         }),
     ),
-    // a `/` would lead a path into another directory
+    // a name with `/` would change a path's directory
     (
         "machine",
         Node(|facts| Some(facts.node.name.clone()).filter(|name| !name.contains('/'))),
@@ -140,7 +140,6 @@ impl<'f> Facts<'f> {
         }
     }
 
-    /// The GPUs that the task's program sees, in the program's order.
     fn seen(&self) -> Option<Subject<'f>> {
         let gpus = self.task?.seen.as_slice();
         (!gpus.is_empty()).then_some(Subject {
@@ -159,7 +158,6 @@ impl<'f> Facts<'f> {
             }
             File(format) => *format,
         };
-        // the file's reader numbers all GPUs of the node
         let sees_all = |of: &TaskPlacement| of.seen.iter().copied().eq(self.node.gpu_indices());
         if !self.task.is_some_and(sees_all) {
             return Err(
@@ -172,7 +170,7 @@ impl<'f> Facts<'f> {
             file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
         let ours = maps::write(format, self.seen().ok_or_else(none)?);
         let ours = ours.map_err(|why| why.to_string())?;
-        // the file may be stale, or of another choice of NICs
+        // the file may be stale, or made for other NICs
         if file.text.as_ref().is_none_or(|text| *text == ours) {
             Ok(file.path.clone())
         } else {
@@ -239,7 +237,7 @@ impl Template {
             })
     }
 
-    /// True if the value is a path, set only if the file exists.
+    /// True if the value is a path: the variable is set only if the file exists.
     pub fn is_file(&self) -> bool {
         self.name.ends_with("_FILE")
     }
@@ -248,7 +246,6 @@ impl Template {
         self.facts().any(|(word, _)| *word == INTERFACE)
     }
 
-    /// The formats of the map files that the template names.
     pub fn map_files(&self) -> impl Iterator<Item = Format> {
         self.facts().filter_map(|(_, fact)| match fact {
             File(format) => Some(*format),
@@ -277,7 +274,6 @@ pub fn fill(template: &str, facts: &Facts) -> Result<String, String> {
     Ok(value)
 }
 
-/// `{nic} {port} …`
 fn listed(per_task_too: bool) -> String {
     let facts = FACTS.iter();
     let facts = facts.filter(|(_, fact)| per_task_too || matches!(fact, Node(_)));

@@ -7,24 +7,24 @@
 //!
 //! **IP interfaces**, `lo` too, must be in the list, or connections by IP address fail: "device
 //! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c
-//! `ucp_cm_client_resolve_cb`). A container without the NIC, or a UCX without verbs, has only IP
-//! interfaces. Interfaces of storage NICs do no harm, since RDMA carries the data: a small message
-//! has one lane, and lanes of a large one must read remote memory, which tcp cannot
-//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`). Only with `UCX_RNDV_SCHEME=put_zcopy` a
-//! quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside one of 200 Gb/s
+//! `ucp_cm_client_resolve_cb`). A container without RDMA devices, or a UCX without verbs, has only
+//! IP interfaces. Interfaces of storage NICs do no harm, since RDMA carries the data: a small
+//! message has one lane, and a large message only lanes that read remote memory, which tcp cannot
+//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`). With `UCX_RNDV_SCHEME=put_zcopy`, a
+//! quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside a NIC of 200 Gb/s
 //! (tests/clients.rs).
 //!
-//! An interface can have a NIC's name: rdma-core calls both `ibp65s0`, by PCI address. Since 1.21
-//! the item `ibp65s0` also admits the NIC, on any port (`ucp_get_dev_basename`).
+//! An interface can have a NIC's name: rdma-core names NICs by PCI address too (`ibp65s0`). Since
+//! 1.21 the item `ibp65s0` also admits the NIC, on any port (`ucp_get_dev_basename`).
 //!
 //! **GPU-initiated RDMA** uses devices like `cuda0-mlx5_0:1` (since 1.20:
 //! src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`), which a list must name. NIXL-EP
-//! selects the transport only at run time (`UCX_TLS=^cuda_ipc`). So our list names the devices
-//! without `env=ucx-gda` too, if `UCX_TLS` admits `rc_gda` and NVIDIA's driver lets GPUs ring a
-//! NIC's doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). A context without such
-//! devices prints a line on stdout (`ucp_report_unavailable`), unless `UCX_WARN_INVALID_CONFIG=n`.
-//! Since 1.21 UCX pairs GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so our list names all
-//! equally near NICs.
+//! selects this transport, `rc_gda`, only at run time (`UCX_TLS=^cuda_ipc`). So our list names the
+//! devices even without `env=ucx-gda`, if `UCX_TLS` admits `rc_gda` and NVIDIA's driver lets GPUs
+//! ring a NIC's doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`). If a listed device is
+//! missing, each UCX context prints a line on stdout (`ucp_report_unavailable`), unless
+//! `UCX_WARN_INVALID_CONFIG=n`. Since 1.21 UCX pairs GPUs and NICs itself
+//! (`uct_gdaki_dev_matrix_init`), so our list names all equally near NICs.
 
 mod addresses;
 pub(super) mod interfaces;
@@ -69,7 +69,7 @@ pub const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// The word of `env=` that adds devices for GPU-initiated RDMA.
+/// The word of `env=` for GPU-initiated RDMA.
 const WITH_GPUS: &str = "ucx-gda";
 
 pub const NET_DEVICES: &str = "UCX_NET_DEVICES";
@@ -81,7 +81,7 @@ const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
 const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 
-/// vLLM puts each worker's NIC, by this map, before the items of `UCX_NET_DEVICES`
+/// vLLM puts each worker's NIC, from this map, before the items of `UCX_NET_DEVICES`
 /// (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 
@@ -113,12 +113,12 @@ pub const FILES: Files = Files {
     matter: |_, _, _| true,
 };
 
-/// UCX's buffer for a line and its NUL (`INI_MAX_LINE`).
+/// Bytes of UCX's buffer for a line and its NUL (`INI_MAX_LINE`).
 const MAX_LINE: usize = 200;
 
 /// An INI file of `NAME=VALUE` or `NAME: VALUE`; `;` after white space begins a comment. An
-/// indented line is another value of the name above. UCX skips the section below a condition
-/// (`CPU model=Grace`) for another machine (src/ucs/config/ini.c `ini_parse_stream`;
+/// indented line is another value of the name above. In a section, lines below a condition
+/// (`CPU model=Grace`) count only on such machines (src/ucs/config/ini.c `ini_parse_stream`;
 /// src/ucs/config/parser.c `ucs_config_parse_config_file_line`).
 fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
@@ -155,7 +155,7 @@ fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     lines
 }
 
-/// A `vendor_id` or Arm's `CPU part` of /proc/cpuinfo, and UCX's names for such processors (UCX
+/// A `vendor_id`, or Arm's `CPU part`, of /proc/cpuinfo, then UCX's names for such processors (UCX
 /// 1.23: src/ucs/arch/cpu.c, src/ucs/arch/*/cpu.*).
 const PROCESSORS: [&str; 4] = [
     "GenuineIntel,intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
@@ -257,8 +257,8 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// `n` if our list has GPU-initiated devices, unless `UCX_TLS` lists transports: a UCX without such
-/// devices would warn.
+/// `n` if our list has devices for GPU-initiated RDMA: a UCX without them would warn. `None` if
+/// `UCX_TLS` lists transports.
 fn quiet(query: &Query) -> Option<Answer> {
     let tls = query.value(TLS).unwrap_or_default();
     if !query.ours(NET_DEVICES)?.contains("cuda")
@@ -326,7 +326,7 @@ fn also_nics(query: &Query, rails: &[&Rail], interfaces: &[String]) -> String {
     format!("; from UCX 1.21 on {names} also means the NIC of that name")
 }
 
-/// The reason why a task needs all rails, if NICs of different rails cannot connect.
+/// `Some` if NICs of different rails cannot connect: the reason why a task needs all rails.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     match query.prepared.wish.admin.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
@@ -335,8 +335,8 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     }
 }
 
-/// The list's items. Above [`MAX_ITEMS`] each GPU keeps one GPU-initiated device: without any, UCX
-/// would disable the transport.
+/// The list's items. If more than [`MAX_ITEMS`], each GPU keeps one device for GPU-initiated RDMA:
+/// with none, UCX would disable the transport.
 fn items(
     query: &Query,
     rails: &[&Rail],
@@ -362,11 +362,11 @@ fn items(
     Err("the task has more devices than UCX reads in a list")
 }
 
-/// The devices for GPU-initiated RDMA, up to `each` for a GPU of the task: first with the NICs
-/// chosen for the GPU, then with the other nearest NICs.
+/// The devices for GPU-initiated RDMA, up to `each` for each GPU of the task: first on the NICs
+/// chosen for the GPU, then on the other nearest NICs.
 ///
-/// UCX numbers GPUs as cuDeviceGet does, among all that the program sees. A NIC has such a device
-/// only for its first port (`uct_gdaki_query_tl_devices`).
+/// UCX numbers GPUs as cuDeviceGet does, among all that the program sees. Only a NIC's first port
+/// has such a device (`uct_gdaki_query_tl_devices`).
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let (node, map, task) = (query.node, query.map, query.task);
     let is_nvidia = |gpu: &&GpuIndex| node.gpu(**gpu).vendor == GpuVendor::Nvidia;

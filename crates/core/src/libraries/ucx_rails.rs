@@ -2,15 +2,15 @@
 //!
 //! `UCX_MAX_RNDV_RAILS` is 2 by default, whatever the list of devices (UCX 1.11 to 1.23:
 //! src/ucp/core/ucp_context.c; src/ucp/rndv, `max_lanes`). In version 2 of UCX's protocols the side
-//! that moves a message applies its own number, so tasks may differ (src/ucp/wireup/select.c
-//! `ucp_wireup_add_rma_bw_lanes`).
+//! that moves a message applies its own number, so tasks' numbers may differ
+//! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).
 //!
 //! `UCX_MAX_RMA_RAILS` (since 1.14) limits one-sided transfers; the default is 1. NIXL has only
 //! one-sided transfers, and sets 2 if the environment has no value (NIXL 1.5:
 //! src/plugins/ucx/ucx_utils.cpp, config.cpp `modify`).
 //!
-//! Our number counts one GPU's NICs: a task's GPUs send at the same time, and another GPU's NICs
-//! are far.
+//! Our number is the NIC count of one GPU: a task's GPUs send at the same time, and NICs of other
+//! GPUs are far.
 
 use super::{Answer, Library, Query, files::Files, ucx};
 use crate::topology::GpuIndex;
@@ -43,8 +43,8 @@ const FILES: Files = Files {
     ..ucx::FILES
 };
 
-/// The highest NIC count of the task's GPUs, `MOST` at most; `None` up to 2, the default of UCX and
-/// NIXL.
+/// The NIC count of the task's GPU with most NICs, at most `MOST`; `None` up to 2, UCX's default
+/// for `RNDV`, and NIXL's.
 fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
     let choices = |gpu: &GpuIndex| Some(query.map.gpus.get(gpu.0)?.choices.len());
     let most = query.task.gpus.iter().filter_map(choices).max()?;

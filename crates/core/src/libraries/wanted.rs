@@ -6,7 +6,7 @@ use super::names::means;
 pub use crate::wish::{Fabric, Libraries, MapFile, Template};
 use crate::wish::{Strictness, Wish};
 
-/// The words of `env=`, by bit: default libraries, `site` for `set=`, others, `word_for_more`.
+/// The words of `env=`, in bit order: default libraries, `site` (`set=`), others, `word_for_more`.
 fn words() -> impl Iterator<Item = &'static str> {
     let own = |by_default: bool| {
         let libraries = LIBRARIES
@@ -68,7 +68,6 @@ impl Libraries {
 }
 
 impl Default for Libraries {
-    /// The libraries without `env=`.
     fn default() -> Libraries {
         let by_default = LIBRARIES
             .iter()
@@ -82,8 +81,8 @@ impl Default for Libraries {
 }
 
 impl Wish {
-    /// True if `no-env=` does not match `name`, and `word` is empty or `env=` has `word`, `name` or
-    /// `companion_of`.
+    /// True if `word` is empty, or if `env=` has `word`, `name` or `companion_of`; always false if
+    /// `no-env=` matches `name`.
     pub(crate) fn wants(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for =
@@ -102,7 +101,7 @@ impl Wish {
         bit(word).is_some_and(|word| self.libraries.has(word))
     }
 
-    /// True if a report, `restricted` or `single-numa-node` needs the lists that files set.
+    /// True if a report, `restricted` or `single-numa-node` needs the NIC lists in files.
     pub(super) fn judges_files(&self) -> bool {
         self.reports() || self.strictness >= Strictness::Restricted
     }

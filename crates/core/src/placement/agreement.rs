@@ -12,7 +12,7 @@ pub struct Agreement {
     pub version: String,
     /// such as `8 nvidia`; empty without GPUs. Models are omitted: only `audit` reads them
     pub gpus: String,
-    /// rails in order, then the NICs of `left_to_libfabric`
+    /// rails by number, then the NICs of `left_to_libfabric`
     pub rails: Vec<RailWord>,
     /// excluded RDMA NICs and ports, and degraded rails
     pub left_out: Vec<LeftOut>,

@@ -5,17 +5,17 @@ use crate::libraries::Present;
 use crate::placement::{Change, Variable};
 use crate::step::Room;
 
-/// Bytes for later additions: the program's resolved path and its script interpreter (PATH_MAX and
-/// a script's line each), and variables of a TaskProlog, which runs after us.
+/// Bytes for later additions: the program's resolved path and a script's interpreter (at most
+/// PATH_MAX and one line), and variables of a TaskProlog, which runs after us.
 const SPARE: usize = 32 * 1024;
 
 /// execve(2)'s limit in bytes on strings and their pointers: a quarter of the stack limit, between
-/// 128 KiB and 6 MiB (fs/exec.c `bprm_stack_limits`, since Linux 4.13; less exact before).
+/// 128 KiB and 6 MiB (fs/exec.c `bprm_stack_limits`; only about right before Linux 4.13).
 fn limit(stack: u64) -> usize {
     (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
 }
 
-/// True if the changes would leave execve(2) too little room for the program.
+/// True if execve(2) would have too little room for the program or for one value.
 pub(super) fn is_lacking(variables: &[Variable], present: &Present, room: Room) -> bool {
     let (mut taken, mut longest) = (room.taken, 0);
     for Variable { name, change, .. } in variables {
@@ -34,7 +34,6 @@ pub(super) fn is_lacking(variables: &[Variable], present: &Present, room: Room) 
 
 pub(super) const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
 
-/// Turns `Set` into `Remove` if the task has a value from an outer step, else into `Leave`.
 pub(super) fn withdraw(variable: &mut Variable, present: &Present) {
     if let Change::Set(_) = variable.change {
         variable.change = match present.contains_key(variable.name.as_ref()) {

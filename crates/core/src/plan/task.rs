@@ -1,4 +1,4 @@
-//! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
+//! A task's placement: its GPUs, their rails, its CPUs and memory policy.
 
 use crate::bind::{Situation, bind};
 use crate::gpus;
@@ -19,7 +19,7 @@ struct TaskRequest<'a> {
     reasons: Vec<String>,
 }
 
-/// Looks the task's GPUs up in the map; a task without GPUs gets the rails near its CPUs.
+/// A task with GPUs gets their rails from `map`; a task without GPUs gets the rails near its CPUs.
 pub(super) fn placement(
     topology: &Topology,
     map: &NodePlacement,
@@ -33,7 +33,7 @@ pub(super) fn placement(
     let by_local_id = || gpus::by_local_id(topology, step, &task, &gpus.own);
     let (mut notes, mut may_promise) = (Notes::default(), false);
     match wish.gpu {
-        // no error: a job under `gpu=local-id` may also have tasks with fewer GPUs
+        // fewer than two GPUs leave no choice; no error, since the job's other tasks may see more
         GpuUse::LocalId if gpus.own.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
             Ok(all) => {
@@ -96,7 +96,7 @@ impl TaskRequest<'_> {
         self.task.denied_nics.contains(&self.map.rail(rail).nic)
     }
 
-    /// The rails of the task's GPUs, in the GPUs' order: each once, with the nearest GPU's path.
+    /// The rails that `openable` returns for `gpus`: each once, with the path from the nearest GPU.
     fn rails_of_gpus(
         &mut self,
         gpus: &[GpuIndex],
@@ -105,7 +105,7 @@ impl TaskRequest<'_> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
             let reason = &self.map.gpu(gpu).reason;
-            // `Wish::wordless` leaves reasons empty
+            // the map's reasons are empty under `Wish::wordless`
             if gpus.len() == 1 && !reason.is_empty() {
                 self.reasons.push(reason.clone());
             }
@@ -130,7 +130,8 @@ impl TaskRequest<'_> {
         rails
     }
 
-    /// The GPU's rails that the task may open, or the best other one if none.
+    /// The GPU's rails that the task may open; if none, the best of the node's rails that it may
+    /// open.
     fn openable(&mut self, gpu: GpuIndex) -> Vec<(RailIndex, PathType)> {
         let map = self.map;
         let choices = map
@@ -143,7 +144,8 @@ impl TaskRequest<'_> {
         if refused.is_empty() {
             return rails;
         }
-        // in rail order, so that GPUs with the same denied rails get the same sentence
+        // in rail order: GPUs with the same denied rails then give equal texts, and `reasons` keeps
+        // one
         let refused = order::set(refused.into_iter().map(|(rail, _)| rail));
         let names: Vec<String> = refused
             .into_iter()
@@ -172,7 +174,8 @@ impl TaskRequest<'_> {
         rails
     }
 
-    /// The rails on the NUMA nodes of `cpus`, else all; without denied NICs.
+    /// Of the rails that the task may open, those on the NUMA nodes of `cpus`; if there are none,
+    /// all.
     fn rails_near_cpus(&mut self, cpus: &CpuSet) -> Vec<(RailIndex, PathType)> {
         let &mut TaskRequest { topology, map, .. } = self;
         let nodes = topology.nodes_of(cpus);
@@ -198,8 +201,8 @@ impl TaskRequest<'_> {
         rails.into_iter().map(|rail| (rail, path)).collect()
     }
 
-    /// A warning if `denied_nics` has a rail: NCCL skips it, so that its NIC numbers differ from
-    /// those of the node's other tasks.
+    /// A warning if `denied_nics` has a rail's NIC: NCCL skips that NIC, and then numbers NICs
+    /// differently than in the node's other tasks.
     fn warn_of_denied(&self) -> Option<String> {
         let is_rail = |nic: &&NicIndex| self.map.rails.iter().any(|rail| rail.nic == **nic);
         let denied = self.task.denied_nics.iter().filter(is_rail);

@@ -9,10 +9,10 @@ use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
-    /// The task's lines under `verbose`: its placement, the variables set, and the reasons.
-    /// `others`, for the NIC column: libraries that use other NICs than planned.
+    /// The task's lines under `verbose`: placement, variables set, reasons. `others` names
+    /// libraries that use other NICs than planned, for the NIC column.
     ///
-    /// Each line begins with the task and its node, since srun mixes the lines of tasks.
+    /// Each line begins with task and node, since srun interleaves the lines of tasks.
     pub fn lines(&self, node_name: &str, others: &str) -> Vec<String> {
         let digits = self
             .plan
@@ -41,7 +41,7 @@ impl TaskPlan<'_> {
         set.map(|variable| variable.name.to_string()).collect()
     }
 
-    /// The columns fit every GPU of the map, so that rows printed by separate tasks align.
+    /// Column widths depend on the node alone, so that rows printed by separate tasks align.
     fn row(&self, others: &str) -> String {
         let Plan {
             node: topology,
@@ -91,7 +91,6 @@ impl TaskPlan<'_> {
         )
     }
 
-    /// The reasons for the placement, and for each variable not set.
     pub fn reasons(&self) -> Vec<String> {
         let not_set = self
             .variables
@@ -105,7 +104,8 @@ impl TaskPlan<'_> {
         reasons.cloned().chain(not_set).collect()
     }
 
-    /// A line with the command that checks the user's own values; `None` if there are none.
+    /// A line with the variables that keep the user's values, and the command that checks them;
+    /// `None` without such variables.
     pub fn judge(&self) -> Option<String> {
         let is_users =
             |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;
@@ -123,7 +123,7 @@ impl TaskPlan<'_> {
 }
 
 impl Plan {
-    /// The admin's line under `observe`, for the GPUs that Slurm names. `present` has the user's
+    /// The admin's line under `observe`, for the GPUs in `SLURM_STEP_GPUS`. `present`: the user's
     /// variables.
     pub fn observed(&self, present: &Present) -> String {
         let Plan {
@@ -176,7 +176,6 @@ fn no_nic(topology: &Topology) -> &'static str {
     }
 }
 
-/// `gpu 3 0000:61:00.0`
 fn gpu_cell(topology: &Topology, gpu: GpuIndex) -> String {
     match topology.gpu(gpu).address {
         invented if invented.is_invented() => format!("gpu {gpu}"),

@@ -1,5 +1,5 @@
-//! `all`: each GPU gets all rails of the node, best first. `numa`: the rails on the GPU's NUMA
-//! node; if none are there, all.
+//! Policy `all`: each GPU gets all rails of the node, best first. Policy `numa`: the rails on the
+//! GPU's NUMA node; if there are none, all rails.
 
 use super::solve::RailSet;
 use super::{Paths, placements};

@@ -1,6 +1,6 @@
-//! `closest`: the GPUs get as much bandwidth as possible, the worst-off GPU first; of equal answers
-//! nearer rails decide, then their more even use. `spread` also gives the idle rails to the job's
-//! GPUs if the job is alone on the node.
+//! Policy `closest`: the GPUs get as much bandwidth as possible, the worst-off GPU first; then
+//! nearer rails, then more even use of the rails. Policy `spread` also gives idle rails to the GPUs
+//! of a job alone on the node.
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, Solved, solve};
@@ -31,7 +31,7 @@ pub(super) fn map_gpus(
         return gpus;
     }
     let is_of_job = |gpu: usize| alone.contains(&GpuIndex(gpu));
-    // rails of other GPUs are idle too, since the job is alone
+    // rails of GPUs outside the job are idle too
     let mut rails_of = own.clone();
     for (gpu, rails) in rails_of.iter_mut().enumerate() {
         if !is_of_job(gpu) {
@@ -66,9 +66,9 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The best rails of each GPU. If NICs are broken, a GPU keeps the rails that still work (under
-/// `NicsEach::Number` if enough do), since its peers on intact nodes use the same NICs. All GPUs
-/// are assigned anew only if the worst-off GPU gains.
+/// The best rails of each GPU. If NICs are broken, a GPU keeps its rails of an intact node as far
+/// as they work, since its peers on intact nodes use them. It gets new rails if none work, or fewer
+/// than `NicsEach::Number`. All GPUs get new rails only if the worst-off GPU gains.
 fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Paths, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
@@ -114,14 +114,12 @@ fn best(node: &Topology, rails: &[Rail], wish: &Wish) -> (Paths, Vec<RailSet>) {
     (paths, rails_of)
 }
 
-/// Usable and broken rails together, in rail order.
 pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
     let mut rails: Vec<Rail> = map.rails.iter().chain(&map.broken).cloned().collect();
     rails.order_by_key(Rail::at);
     rails
 }
 
-/// [`placements`] with the reasons for each GPU's rails and against nearer ones.
 pub(super) fn explained(
     node: &Topology,
     map: &NodePlacement,

@@ -1,4 +1,4 @@
-//! The reasons for a GPU's NICs, and against another NIC.
+//! Text: the reason why a GPU has its NICs, and why it lacks another NIC.
 
 use super::Paths;
 use super::parts::Part;
@@ -6,7 +6,7 @@ use super::solve::{Loss, Solved};
 use crate::placement::{NodePlacement, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType};
 
-/// The reason for `choices`. `part`: under `NicsEach::Auto`.
+/// The reason why the GPU has `choices`. `part` is `None` except under `NicsEach::Auto`.
 pub(super) fn why_this(
     map: &NodePlacement,
     paths: &Paths,
@@ -69,7 +69,6 @@ pub(super) fn why_this(
     format!("{names} {verb} {distance}; {use_of_it}")
 }
 
-/// Such as `2 of its 4 nearest NICs (PXB), its even part`.
 fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     let of_all = part.nearest.len();
     let why = match rails < part.rails {
@@ -83,7 +82,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The reason against `rail`: a GPU's loss if `gpu` exchanged its least useful rail for it.
+/// The reason why `gpu` lacks `rail`: the `Loss` if `gpu` exchanged its least useful rail for it.
 pub fn loss(
     map: &NodePlacement,
     paths: &Paths,

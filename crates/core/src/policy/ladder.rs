@@ -1,5 +1,5 @@
-//! A ladder of nearness: the first rung has the NUMA nodes of a task's GPUs, each further rung adds
-//! the nodes at the next distance, up to the whole machine.
+//! NUMA nodes by distance from a task's GPUs: the first `Rung` has the GPUs' NUMA nodes, each
+//! further `Rung` adds the nodes at the next distance, up to the whole machine.
 //!
 //! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance). On an
 //! EPYC with four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is
@@ -9,7 +9,7 @@ use crate::order;
 use crate::topology::{CpuSet, NodeSet, Topology};
 
 pub(crate) struct Rung {
-    /// the NUMA nodes up to `distance`
+    /// the first rung's NUMA nodes, and others at `distance` or nearer
     pub(crate) nodes: NodeSet,
     pub(crate) cpus: CpuSet,
     /// `None` on the first rung, and on a last rung with nodes at unknown distances
@@ -19,7 +19,7 @@ pub(crate) struct Rung {
 pub(crate) struct Ladder(Vec<Rung>);
 
 impl Ladder {
-    /// The ladder around `nodes`; each rung after the first adds CPUs.
+    /// `nodes` are the first rung. A distance that adds no CPU adds no rung.
     pub(crate) fn around(node: &Topology, nodes: &NodeSet) -> Ladder {
         let distance = |to: u32| {
             nodes
@@ -36,7 +36,7 @@ impl Ladder {
             cpus: node.cpus_of(nodes),
             distance: None,
         }];
-        // the last rung has the nodes at unknown distances too
+        // the final `None` adds the nodes at unknown distances
         for distance in distances.into_iter().map(Some).chain([None]) {
             let is_reached =
                 |own: Option<u32>| distance.is_none() || own.is_some() && own <= distance;
@@ -58,7 +58,7 @@ impl Ladder {
         &self.0
     }
 
-    /// The lowest rung that holds all of `cpus`, else the last rung.
+    /// Index of the lowest rung with all of `cpus`, else of the last rung.
     pub(crate) fn rung_of(&self, cpus: &CpuSet) -> usize {
         let mut rungs = self.0.iter();
         let lowest = rungs.position(|rung| cpus.is_subset(&rung.cpus));

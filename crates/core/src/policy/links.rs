@@ -1,5 +1,6 @@
-//! The PCIe links above GPUs and NICs. A private link has one GPU or rail below it, and one path or
-//! bandwidth for all: it only narrows paths. All others are shared: links of the solver's problem.
+//! The PCIe links above GPUs and NICs. Paths do not compete for a private link: a link above one
+//! rail alone is private if it carries the rail's rate, a link above one GPU alone if the GPU gets
+//! one rail or the link carries all its rails. Only shared links are in the [`Problem`].
 
 use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};
@@ -9,27 +10,26 @@ use std::collections::BTreeMap;
 pub(super) struct Climb {
     /// the solver's numbers of the shared links, nearest first
     shared: Vec<u16>,
-    /// `[n]`: of the first `n` links, the number of shared ones, and the narrowest private one in
-    /// Mbit/s
+    /// `[n]`: number of shared links among the first `n`, and the least Mbit/s of private ones
     up_to: Vec<(usize, u64)>,
 }
 
 impl Climb {
-    /// Of the first `links` links: the shared ones, and the narrowest private one in Mbit/s.
+    /// Of the first `links` links: the shared ones, and the least Mbit/s of private ones.
     pub(super) fn up_to(&self, links: usize) -> (&[u16], u64) {
         let (shared, narrowest) = self.up_to[links.min(self.up_to.len() - 1)];
         (&self.shared[..shared], narrowest)
     }
 }
 
-/// The GPUs and rails below a link.
+/// Numbers of GPUs and rails below a link.
 #[derive(Default)]
 struct Below {
     gpus: usize,
     rails: usize,
     /// the sum of the rails' rates, in Mbit/s
     rate: u64,
-    /// the solver's number of a shared link
+    /// the solver's number of the link, if shared
     number: Option<u16>,
 }
 
@@ -66,7 +66,7 @@ impl Links {
         }
     }
 
-    /// The links above a function; adds the shared ones to the problem.
+    /// The links above a function; shared ones are added to the problem.
     pub(super) fn climb(&mut self, ascent: Option<&Ascent>, problem: &mut Problem) -> Climb {
         let links = ascent.map_or(&[][..], Ascent::links);
         let (mut shared, mut narrowest) = (Vec::with_capacity(links.len()), u64::MAX);

@@ -1,6 +1,6 @@
-//! The map from GPUs to NICs, and the choice of its ports.
+//! The map from a node's GPUs to its NIC ports, and the choice of the ports.
 //!
-//! Pure: the same node and the same request give the same map, in every task.
+//! Pure: the same arguments give the same map in every task.
 
 mod all;
 mod closest;
@@ -31,8 +31,8 @@ pub fn map(topology: &Topology, wish: &Wish) -> NodePlacement {
 }
 
 /// The map for a step or a task. `alone`: the GPUs of a job that is alone on the node, for
-/// `spread`. `were`: for a task, the rails of its step's map; rails that the task may not open
-/// count as broken.
+/// `spread`. `were`: for a task, the rails of its step's map; a rail whose NIC is in
+/// [`Selection::unopenable`] counts as broken.
 pub fn map_of(
     node: &Topology,
     wish: &Wish,
@@ -55,8 +55,8 @@ pub fn map_of(
     map
 }
 
-/// Each GPU's placement on its rails in `rails_of`. `reason` returns why the GPU has them;
-/// [`Wish::wordless`] omits it.
+/// Each GPU's placement on its rails in `rails_of`. `reason` gives the reason for these rails; it
+/// is unused under [`Wish::wordless`].
 fn placements(
     node: &Topology,
     paths: &Paths,
@@ -80,7 +80,6 @@ fn placements(
     .collect()
 }
 
-/// `400 Gb/s`, `2.5 Gb/s`
 pub fn gbps(mbps: u64) -> String {
     match mbps % 1000 / 100 {
         0 => format!("{} Gb/s", mbps / 1000),

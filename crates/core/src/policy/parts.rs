@@ -1,9 +1,9 @@
-//! The number of rails of each GPU under `NicsEach::Auto`: an even part of its nearest rails.
+//! The number of rails of each GPU under `NicsEach::Auto`: an equal share of its nearest rails.
 //!
-//! NCCL also divides NICs (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU's
-//! local NICs have the most bandwidth and, of equals, the shortest path. The GPU uses their number
-//! divided by the number of GPUs local to them. NCCL rounds up, so that GPUs share a NIC. We round
-//! down: of nine NICs for eight GPUs each gets one.
+//! NCCL also divides NICs (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): the NICs
+//! local to a GPU have the most bandwidth and, of equals, the shortest path. If n NICs are local to
+//! m GPUs, each GPU uses n / m of them. NCCL rounds up, so that GPUs share a NIC. We round down: of
+//! nine NICs for eight GPUs each gets one.
 
 use super::Through;
 use super::paths::Paths;
@@ -14,9 +14,9 @@ use std::cmp::Reverse;
 
 pub(super) struct Part {
     pub(super) nearest: RailSet,
-    /// number of GPUs, this one included, whose nearest rails overlap `nearest`
+    /// number of GPUs, with this one, whose nearest rails overlap `nearest`; 1 for a single rail
     pub(super) sharers: usize,
-    /// number of rails in its even part, at least one
+    /// number of `nearest` divided by `sharers`, from 1 to [`NicsEach::MOST`]
     pub(super) rails: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
     nearest.iter().map(part).collect()
 }
 
-/// The GPU's rails of most bandwidth, of equals the nearest.
+/// The rails with the most bandwidth for the GPU; of these, the nearest.
 fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     let key = |rail: usize| {
         let mbps = problem.alone_mbps(gpu, rail);
@@ -50,9 +50,9 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     rails.filter(|&rail| Some(key(rail)) == best).collect()
 }
 
-/// Each GPU's rails under `NicsEach::Auto`. Every GPU gets one rail, then idle ones of its nearest,
-/// as long as no GPU with less bandwidth loses. The problem is then solved again with these numbers
-/// of rails, so that a GPU's rails are neighbours in rail order.
+/// Each GPU's rails under `NicsEach::Auto`: one, then idle ones of its nearest (`add_idle`). The
+/// problem is then solved again with these numbers of rails, so that a GPU's rails are neighbours
+/// in rail order; the first answer stays if it is better.
 pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Paths, Vec<RailSet>) {
     let paths = Paths::one_each(node, rails, through);
     let one_each = solve(&paths.problem).rails_of;
@@ -83,9 +83,9 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Pat
     (paths, rails_of)
 }
 
-/// In each round, each GPU gets one idle rail of its nearest if the shares, compared from the least
-/// on, grow. A rail behind a full link raises no share. A GPU with two or more rails also gets
-/// another rail of their cards if no share changes: the planes of a card belong together.
+/// In each round, each GPU gets one idle rail of its nearest if the shares, sorted ascending, then
+/// compare greater. A rail behind a full link raises no share. If no share changes, a GPU with two
+/// or more rails still gets a rail on the card of one: the planes of a card belong together.
 fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

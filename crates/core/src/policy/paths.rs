@@ -10,7 +10,7 @@ use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Mbit/s of a rail with unknown rate: on a node without rates the path types decide.
+/// Mbit/s assumed for a rail of unknown rate. If no rate is known, path types decide.
 const UNKNOWN_RATE: u64 = 100_000;
 
 pub struct Paths {
@@ -22,7 +22,6 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Paths for an answer: each GPU wants as many rails as it has in `rails_of`.
     pub fn for_answer(
         node: &Topology,
         rails: &[Rail],
@@ -33,12 +32,11 @@ impl Paths {
         Paths::new(node, rails, through, &wants)
     }
 
-    /// Paths for an answer of one rail per GPU.
     pub fn one_each(node: &Topology, rails: &[Rail], through: &Through) -> Paths {
         Paths::new(node, rails, through, &vec![1; node.gpus.len()])
     }
 
-    /// Paths to these rails; `wants` has each GPU's number of rails, at least one.
+    /// Paths to these rails. `wants`: each GPU's number of rails; 0 counts as 1.
     pub(super) fn new(
         node: &Topology,
         rails: &[Rail],
@@ -66,7 +64,7 @@ impl Paths {
             .collect();
 
         let mut problem = Problem::new(&rates, wants);
-        // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
+        // a GPU on NVLink-C2C does not reach its CPU through its PCIe links: they limit no path
         let climbing = gpus.iter().zip(&node.gpus);
         let climbing = climbing.map(|(ascent, gpu)| (!gpu.has_c2c()).then_some(ascent));
         let most = wants.iter().copied().max().unwrap_or(1);
@@ -132,7 +130,7 @@ impl Paths {
         self.rates_known.then_some(mbps)
     }
 
-    /// The rail of most bandwidth for the GPU; of equals the nearest, then the first.
+    /// The rail with the most bandwidth for the GPU; of equals the nearest, then the first.
     pub(crate) fn best(
         &self,
         gpu: GpuIndex,
@@ -144,7 +142,7 @@ impl Paths {
         })
     }
 
-    /// For each GPU its rails with their shares, best first.
+    /// Each GPU's rails with its share of each, best first.
     pub(super) fn choices(&self, answer: &Solved) -> Vec<Vec<RailUse>> {
         let of_gpu = |(gpu, rails): (usize, &RailSet)| {
             let choice = |rail: usize| RailUse {
@@ -166,18 +164,18 @@ impl Paths {
     }
 }
 
-/// Between two NUMA nodes: the solver's link if their sockets differ, and the rank of their
-/// distance among the host's, 0 for the shortest.
+/// Of two NUMA nodes: the solver's link if their sockets differ, and the rank of their distance
+/// among the host's distances, 0 for the shortest.
 type Connection = (Option<u16>, u8);
 
-/// The connections between sockets; the first path between two sockets adds their link.
+/// The first path between two sockets adds a link.
 struct Connections<'a> {
     node: &'a Topology,
     /// by pairs of NUMA nodes
     known: BTreeMap<(u32, u32), Connection>,
     /// by pairs of sockets
     links: BTreeMap<(u32, u32), u16>,
-    /// all distances between different NUMA nodes
+    /// between different NUMA nodes
     distances: BTreeSet<u32>,
     mbps: u64,
 }
@@ -193,9 +191,9 @@ impl<'a> Connections<'a> {
             known: BTreeMap::new(),
             links: BTreeMap::new(),
             distances: order::set(pairs.filter_map(|(from, to)| node.distance(from, to))),
-            // A connection counts as wide as one flow: on Azure's ND MI300X v5 four flows between
-            // sockets got a seventh of their bandwidth within a socket. `mbps` is a part of the
-            // widest rail's, so that the answer is the same without known rates.
+            // all flows between two sockets together get the bandwidth of one: on Azure's ND MI300X
+            // v5 four got a seventh of their bandwidth within a socket. `mbps` scales with the
+            // widest rail's rate, so that the answer is the same without known rates
             mbps: widest * through.of(PathType::Sys) / 1000,
         }
     }

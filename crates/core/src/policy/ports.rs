@@ -1,5 +1,5 @@
-//! The ports of the fabric between GPUs: a row of facts for each port, then the rules that exclude
-//! ports, in order.
+//! The NIC ports that become rails: `facts` has a row for each port; `judge` excludes ports by one
+//! rule after another.
 
 mod facts;
 
@@ -14,7 +14,7 @@ use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The map without its GPUs. Failed ports in `were` count as broken rails.
+/// The map without its GPUs. Ports in `were` that fail count as broken rails.
 pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> NodePlacement {
     let mut map = NodePlacement::default();
     for pattern in selection.include.iter().chain(&selection.exclude) {
@@ -29,8 +29,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
 
     let failed = leave_out(&mut good, &mut map, &mut |row| row.failure.clone());
 
-    // if all interfaces are in another network namespace, this process is in a container and the
-    // interfaces are the host's
+    // if all interfaces are in another network namespace, this process is in a container, and the
+    // interfaces are the host's: no port is excluded
     if !good.iter().all(|row| row.port.other_namespace) {
         leave_out(&mut good, &mut map, &mut |row| {
             let is_away = row.port.other_namespace && !row.wanted;
@@ -40,7 +40,6 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // the fabric is the link layer of most bandwidth
     if let Some(fabric) = most_bandwidth(&voters(&good), |row| row.port.link_layer) {
         leave_out(&mut good, &mut map, &mut |row| {
             let own = row.port.link_layer;
@@ -49,8 +48,7 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // a port of less than half of the fabric's rate is excluded, since a far NIC at full rate gives
-    // as much
+    // a port below half of the fabric's rate is excluded: a far NIC at the full rate gives as much
     let rate = most_bandwidth(&voters(&good), |row| row.port.rate_mbps).flatten();
     let slower = leave_out(&mut good, &mut map, &mut |row| {
         let is_far_slower = row.port.rate_mbps.map(|own| 2 * own) < rate;
@@ -87,7 +85,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
     map
 }
 
-/// Moves ports for which `why` has a reason from `good` to `map.excluded`; returns these ports.
+/// If `why` returns a reason for a port, moves the port from `good` to `map.excluded`. Returns the
+/// moved ports.
 fn leave_out<'r, 'a>(
     good: &mut Vec<&'r Row<'a>>,
     map: &mut NodePlacement,
@@ -107,8 +106,8 @@ fn leave_out<'r, 'a>(
     left_out
 }
 
-/// The ports that decide the fabric's link layer and rate: those without `own_evidence`, or all
-/// ports if all have some.
+/// The ports that decide the fabric's link layer and rate: ports without `own_evidence`; if there
+/// are none, all ports.
 fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
     Some(unsuspected(good))
         .filter(|free| !free.is_empty())
@@ -122,7 +121,7 @@ fn unsuspected<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
 }
 
 /// The `kind` whose ports have the most bandwidth together; of equals the kind with most ports,
-/// then the least (InfiniBand before Ethernet).
+/// then the least by `Ord` (InfiniBand before Ethernet).
 fn most_bandwidth<K: Ord>(ports: &[&Row], kind: impl Fn(&Row) -> K) -> Option<K> {
     let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for row in ports {
@@ -136,15 +135,15 @@ fn most_bandwidth<K: Ord>(ports: &[&Row], kind: impl Fn(&Row) -> K) -> Option<K>
     Some(kind)
 }
 
-// `most_bandwidth` needs this order
+// `most_bandwidth` prefers InfiniBand by this order
 const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
 
 /// For each port of `good` the reason to leave it out, if any.
 ///
-/// Evidence suggests that a port serves another purpose than the fabric. No piece is certain, since
-/// sites run IP over their fabric too. A port with one piece against it stays, with a diagnostic,
-/// if the node needs it. Ports are compared only with ports without evidence, so that an excluded
-/// port changes no other decision.
+/// Evidence suggests that a port serves another purpose than the fabric. A single fact is no proof,
+/// since sites run IP over their fabric too: a port with one fact against it stays, with a
+/// diagnostic, if the node needs it. Ports are compared only with ports without evidence, so that
+/// an excluded port changes no other decision.
 fn by_evidence(
     table: &Table,
     good: &[&Row],
@@ -174,7 +173,7 @@ fn by_evidence(
     let fabric_device = LazyCell::new(|| most_bandwidth(&others, |row| row.device).flatten());
     let mut left_out = Vec::with_capacity(good.len());
     for (row, mut pieces) in good.iter().zip(against) {
-        // another device id counts only beside evidence other than its rate, since kinds of NICs
+        // another device id counts only beside evidence other than a lower rate, since NIC models
         // differ in rate
         let is_slower = row.is_slower(rate);
         if pieces.len() > usize::from(is_slower) {
@@ -201,8 +200,8 @@ fn by_evidence(
     left_out
 }
 
-/// The subnet of two or more ports, and of more than half of the ports with a known subnet.
-/// Different subnets alone are no evidence, since sites may give each rail its own.
+/// The subnet with two or more ports, and more than half of the ports of known subnet. If there is
+/// none, different subnets are no evidence: sites may give each rail a subnet.
 fn common_subnet(ports: &[&Row]) -> Option<String> {
     let mut subnets: BTreeMap<String, usize> = BTreeMap::new();
     for subnet in ports.iter().filter_map(|row| row.subnet()) {
@@ -225,9 +224,9 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
     Some(format!("no other NIC is as near to GPU {gpu}"))
 }
 
-/// The reason to keep a slower port beside a good port of its card: NCCL merges the ports of a card
-/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the port's rate without it. `None`
-/// if no card has a good port of the same function and number: sites often connect each card's
+/// The reason to keep a slower port beside a good port of its card: NCCL merges a card's ports
+/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the slower port's rate without it.
+/// `None` if no good port has the same function and port numbers: sites often connect each card's
 /// second port to a slower network.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
     let mate = others.iter().find(|other| other.card() == row.card())?;
@@ -241,8 +240,7 @@ fn card(row: &Row, others: &[&Row]) -> Option<String> {
     })
 }
 
-/// A diagnostic if just two ports are left, both InfiniBand, on two subnets: one may be for
-/// storage.
+/// A diagnostic if only two ports are left, on two InfiniBand subnets: one may be for storage.
 fn undecided(others: &[&Row]) -> Option<Diagnostic> {
     let &[one, other] = others else { return None };
     let is_asked = |row: &Row| !row.wanted && row.port.link_layer == LinkLayer::InfiniBand;
@@ -265,8 +263,8 @@ fn broken(
     rate: Option<u64>,
     [failed, slower]: [&[&Row]; 2],
 ) -> Vec<Rail> {
-    // a slower port counts only on a rail's card, or if no rail is as near to some GPU: a storage
-    // NIC has compute NICs beside it
+    // a slower port counts only on a rail's card, or if it is nearer to some GPU than all rails: a
+    // storage NIC is no nearer than compute NICs
     let is_missed = |row: &&&Row| {
         rails.iter().any(|rail| rail.card() == row.card())
             || !rails.is_empty() && table.needed_by(row, rails).is_some()
@@ -274,7 +272,7 @@ fn broken(
     let farthest = LazyCell::new(|| rails.iter().filter_map(|rail| table.to_gpu(rail)).max());
     let others = LazyCell::new(|| unsuspected(good));
     let would_be_a_rail = |row: &&&Row| {
-        // subnets are not compared, since a port that is down may have another
+        // subnets are not compared: a port that is down may report another than before
         let evidence = row.own_evidence(good);
         row.was_rail && !rails.is_empty()
             || is_like(row, rails)
@@ -282,15 +280,15 @@ fn broken(
                 && evidence.len() <= usize::from(need(table, row, &others).is_some())
     };
     let lost = failed.iter().chain(slower.iter().filter(is_missed));
-    // a port without a link may report a lower rate than before
+    // a port that is down may report a lower rate than before
     let rail = |row: &&Row| row.rail(rate.max(row.port.rate_mbps));
     let mut broken: Vec<Rail> = lost.filter(would_be_a_rail).map(rail).collect();
     broken.order_by_key(Rail::at);
     broken
 }
 
-/// True if the port's link layer, device and place on the card each occur among `rails`; unknown
-/// facts count as equal.
+/// True if the port's link layer, device id and place on the card each occur among `rails`; unknown
+/// link layers and ids count as equal.
 fn is_like(row: &Row, rails: &[&Row]) -> bool {
     let any = |is_like: &dyn Fn(&Row) -> bool| rails.iter().any(|rail| is_like(rail));
     let layer = row.port.link_layer;
@@ -301,8 +299,8 @@ fn is_like(row: &Row, rails: &[&Row]) -> bool {
         && any(&|rail| rail.place_on_card() == row.place_on_card())
 }
 
-/// Rails slower than the fabric whose device model reaches the fabric's rate elsewhere on the node:
-/// a fault of this node, since a slower model would be slow on all nodes.
+/// Rails below the fabric's rate, if another rail of the same device model reaches it: a fault of
+/// this node, since a slower model would be slow on all nodes.
 fn degraded(rails: &[&Row], rate: Option<u64>) -> Vec<Rail> {
     let does_more = |row: &Row| {
         let mut others = rails.iter().filter(|other| other.port.rate_mbps == rate);

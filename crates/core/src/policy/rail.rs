@@ -1,9 +1,9 @@
-//! `rail`: GPU k gets rail k, on every node, whatever this node's paths are.
+//! Policy `rail`: GPU k gets rail k on every node, whatever the node's paths.
 //!
-//! Rails are the good and the broken NICs in PCI order, or those in the admin's `rails=`. With
+//! Rails are the good and the broken NICs in PCI order, or those of the admin's `rails=`. With
 //! fewer rails than GPUs, neighbouring GPUs share a rail; with several times as many, GPU k gets
-//! the k-th group. A GPU with a broken rail gets rails by the rule of `closest`, under
-//! `NicsEach::Auto` only if no rail of its group works.
+//! the k-th group. If one of a GPU's rails is broken (under `NicsEach::Auto`: if all are), the GPU
+//! gets rails as under `closest`.
 
 use super::Paths;
 use super::closest::{explained, in_order};
@@ -70,11 +70,11 @@ pub(super) fn map_gpus(node: &Topology, map: &mut NodePlacement, wish: &Wish) ->
     gpus
 }
 
-/// Each GPU's rail numbers. The rails make one group per GPU, and the k-th GPU gets `each` rails of
-/// the k-th group; under `auto` the whole group, at most [`NicsEach::MOST`]. If a group has too few
-/// rails, neighbouring GPUs share.
+/// Each GPU's rail numbers. The rails form one group per GPU; GPU k gets the first `each` rails of
+/// group k, under `auto` the whole group, at most [`NicsEach::MOST`]. If a group is too small,
+/// neighbouring GPUs share.
 fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
-    // partitions of one GPU count as one
+    // a GPU's partitions have one address, and count as one GPU
     let mut addresses: Vec<PciAddress> = node.gpus.iter().map(|gpu| gpu.address).collect();
     addresses.dedup();
     let group = rails / addresses.len().max(1);

@@ -1,8 +1,5 @@
-//! Demands on a task's placement, in the words of Kubernetes' Topology Manager.
-//!
-//! `best-effort` demands nothing, `strict` that policy and requests are met. `restricted` also
-//! demands NICs and CPUs on the NUMA nodes of the task's GPUs, if the node has any there;
-//! `single-numa-node` GPUs, NICs and CPUs on one NUMA node.
+//! Demands on a task's placement; except `strict`, the levels are named as in Kubernetes' Topology
+//! Manager.
 
 use crate::placement::{NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
@@ -55,7 +52,7 @@ pub fn shortfalls(
     let (cpus, near_cpus) = (&task.cpus, node.cpus_of(&near));
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
         match &task.notes.far {
-            // `missed` has the reason
+            // `missed` already has this reason
             Some(_) if !missed.is_empty() => {}
             Some(why) => missing.push(why.clone()),
             None => missing.push(format!(

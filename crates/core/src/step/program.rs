@@ -1,6 +1,6 @@
-//! Words in the command of a step's program that bind its processes or name NICs.
+//! Words in a command that make the program bind processes, or that name NICs.
 
-/// Programs, then options; `-` and `_` count as equal.
+/// Four programs, then options; `-` and `_` count as equal.
 const WORDS: [&str; 8] = [
     "numactl",
     "taskset",
@@ -15,33 +15,35 @@ const WORDS: [&str; 8] = [
 /// Programs and options that bind processes to CPUs; under a CPU mask they fail or bind nothing.
 ///
 /// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`). vLLM 0.33 fails
-/// unless the mask has every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds
-/// nothing on CPUs outside it (`_resolve_numactl_args`). DeepSpeed 0.19 splits all of the node's
-/// cores by numactl (deepspeed/utils/numa.py, `get_numactl_cmd`). SGLang 0.5.23 skips NUMA nodes
-/// outside the mask (srt/utils/numa_utils.py).
+/// without `--numa-bind-nodes` if the mask lacks a CPU (vllm/utils/numa_utils.py,
+/// `_is_auto_numa_available`), and does not bind to CPUs outside the mask
+/// (`_resolve_numactl_args`). DeepSpeed 0.19 splits all of the node's cores by numactl
+/// (deepspeed/utils/numa.py, `get_numactl_cmd`). SGLang 0.5.23 skips NUMA nodes outside the mask
+/// (srt/utils/numa_utils.py).
 const BINDERS: &[&str] = WORDS.split_at(7).0;
 
 const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
-/// SGLang binds itself unless the first variable is off. With the second on, SGLang exits when the
-/// mask has no CPU of its GPU's NUMA node (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+/// SGLang binds itself to CPUs unless the first variable is off. If the second is on, SGLang exits
+/// when the mask has no CPU of the GPU's NUMA node (srt/utils/numa_utils.py,
+/// `_handle_numa_bind_failure`).
 pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The `WORDS` in a command, each once, also inside a shell's text.
+/// The `WORDS` in a command, each once. Options count anywhere in an argument.
 ///
-/// A program's name counts as a whole argument (`env numactl …`) or in a shell's text, after `-c`.
-/// Other text may be that of a `--multi-prog` file, for [`binder_of_ranks`].
+/// A program counts as a whole argument (`env numactl …`), or in a shell's text after `-c`. Other
+/// text may be a `--multi-prog` file, for [`binder_of_ranks`].
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     known_of(&WORDS, words)
 }
 
-/// The entries of `list` in a command; an entry with a final `-` or `.` is a prefix.
+/// The entries of `list` in a command; an entry with a final `-` or `.` matches as a prefix.
 pub fn known_of<'w>(
     list: &[&'static str],
     words: impl Iterator<Item = &'w str>,
@@ -67,8 +69,8 @@ pub fn known_of<'w>(
     found
 }
 
-/// The first of `known` in `BINDERS`; else the second variable of [`READ`] if it is on and the
-/// first is not off.
+/// The first of `known` in `BINDERS`; else the second variable of [`READ`], if it is on and the
+/// first variable is not off.
 pub fn binder(
     known: &[&'static str],
     value: impl Fn(&str) -> Option<String>,
@@ -85,13 +87,14 @@ pub(crate) fn is_off(value: &str) -> bool {
         .any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
-/// The first of `PROGRAMS` in a file of srun's `--multi-prog`, with lines such as `0-3 numactl …`.
+/// The first of `PROGRAMS` that a file for srun's `--multi-prog` starts, on lines such as `0-3
+/// numactl …`.
 ///
 /// As in slurmstepd (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`), a final backslash
 /// joins two lines, and words lose single quotes and backslashes.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
     let mut line = Vec::new();
-    // the empty part ends a last line that has a final backslash
+    // the added empty part ends a last line with a final backslash
     file.split(|byte| *byte == b'\n')
         .chain([&b""[..]])
         .find_map(|part| {

@@ -1,11 +1,11 @@
-//! The rules of `SLURMD_TRES_BIND`, by which Slurm deals a step's GPUs to its tasks.
+//! The rules of `SLURMD_TRES_BIND`, by which Slurm gives a step's GPUs to its tasks.
 //!
 //! The value is srun's `--tres-bind` or `--gpu-bind`, or follows from `--gpus-per-task` and
 //! `--tres-per-task`. Other devices may have rules too: `gres/tmp:per_task:10+gres/gpu:per_task:1`
 //! (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`; src/common/tres_bind.c). Before 23.11
 //! the separator was `;`, and names had no `gres/`. No release allows a GPU type in a rule.
 
-/// Slurm's GRES for shares of a GPU: a rule for these deals GPUs to tasks too.
+/// Slurm's GRES for shares of a GPU: a rule for a share also limits a task's GPUs.
 const SHARES: [&str; 2] = ["shard", "mps"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,13 @@ fn rules(bind: &str) -> impl Iterator<Item = Rule<'_>> {
     })
 }
 
-/// The rule for GPUs; Slurm takes the first.
+/// The first rule for GPUs, as in Slurm.
 pub(crate) fn of_gpus(bind: &str) -> Option<Rule<'_>> {
     rules(bind).find(|rule| rule.device == "gpu")
 }
 
-/// True if every task sees all GPUs of the step: no rule but `none` for GPUs and shares of GPUs.
+/// True if every task sees all GPUs of the step: each rule for GPUs or their shares, if any, is
+/// `none`.
 pub(crate) fn shows_all(bind: &str) -> bool {
     let about_gpus = |rule: &Rule| rule.device == "gpu" || SHARES.contains(&rule.device);
     rules(bind)

@@ -1,20 +1,19 @@
-//! Values of the option's words.
+//! Values of the words of `--nic-placement=`.
 
 use std::fmt;
 
-/// The rule that gives NICs to GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// the NIC with the most bandwidth for the GPU, of equals the nearest, evenly used
+    /// the NIC with the most bandwidth for the GPU; of equals the nearest, then the least used
     #[default]
     Closest,
     /// GPU k has the k-th NIC on every node
     Rail,
-    /// `closest`, and a job alone on the node uses the idle NICs too
+    /// as `closest`; a job alone on the node also gets the idle NICs
     Spread,
-    /// all good NICs of the GPU's NUMA node
+    /// all usable NICs of the GPU's NUMA node
     Numa,
-    /// all good NICs of the node
+    /// all usable NICs of the node
     All,
 }
 
@@ -34,7 +33,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Demands on a task's placement, each with all earlier ones; a task that misses one fails.
+/// Demands on a task's placement; each level includes the earlier ones. A task with an unmet demand
+/// fails, except under `BestEffort`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
     #[default]
@@ -62,7 +62,7 @@ impl fmt::Display for Strictness {
     }
 }
 
-/// A task's GPUs among the visible ones.
+/// The GPUs that a task uses, of those visible to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuUse {
     #[default]
@@ -82,7 +82,7 @@ pub enum NicsEach {
 }
 
 impl NicsEach {
-    /// The most NICs of a GPU: more than a library uses (UCX 2 rails, NCCL merges 4).
+    /// The most NICs of a GPU. Libraries use fewer (UCX 2 rails, NCCL merges 4).
     pub const MOST: u8 = 8;
 }
 
@@ -91,12 +91,12 @@ impl NicsEach {
 pub enum Bind {
     /// as Slurm gave them
     None,
-    /// near its GPUs, if every task keeps its share of CPUs
+    /// near the task's GPUs, if every task of the step keeps its share of CPUs
     #[default]
     Auto,
-    /// the CPUs of its GPUs' node, even if few
+    /// on the NUMA node of the task's GPUs, even if these CPUs are few
     Numa,
-    /// whole cores of its GPUs' NUMA node, for this task alone
+    /// whole cores on the NUMA node of the task's GPUs, for this task alone
     Core,
 }
 

@@ -14,7 +14,7 @@ pub struct Pattern {
 enum Meaning {
     Names,
     Prefix(SubnetPrefix),
-    /// an IPv4 network that contains the network of a port
+    /// matches a NIC with a port in this IPv4 network
     Network(Network),
 }
 
@@ -34,8 +34,8 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// No name is taken for a subnet: NIC names have neither `:` nor `/`, and PCI addresses have a
-    /// `.`.
+    /// A word that parses as a subnet means a subnet: NIC names have neither `:` nor `/`, and PCI
+    /// addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -57,8 +57,8 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // a word without `:`, `*` or `?` matches no address, whose formatting costs more
-                // than the rest of this function
+                // only a word with `:`, `*` or `?` can match a PCI address; formatting the address
+                // costs more than the rest of this function
                 let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))
@@ -79,7 +79,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Matches `*` with any text, `?` with any byte, in time up to the product of the lengths.
+/// Matches `*` with any text, `?` with any byte, in time up to the product of both lengths.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;

@@ -1,5 +1,5 @@
-//! `rollout=`: the share of jobs that get the admin's `default=`. The job id decides, so that all
-//! nodes and steps agree.
+//! `rollout=`: the share of jobs that get the admin's `default=`. The job id decides, so all nodes
+//! and steps of a job agree.
 
 use super::{Switch, Words};
 
@@ -7,7 +7,7 @@ use super::{Switch, Words};
 pub struct Rollout {
     /// 0 to 100
     percent: u8,
-    /// true: observe jobs outside the share; false: `off`
+    /// for jobs outside the share: `observe` if true, else `off`
     observes_others: bool,
 }
 
@@ -27,7 +27,7 @@ impl Rollout {
             .strip_suffix(",observe")
             .map_or((text, false), |share| (share, true));
         let percent = percent(share).ok_or_else(|| {
-            // releases before 1.0 had three parts, with `:`
+            // before 1.0 `bind`, `node-env` and `task-env` each had a share, as in `bind:10%`
             let instead = if text.contains(':') { PARTS } else { "" };
             format!("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`{instead}")
         })?;
@@ -37,13 +37,13 @@ impl Rollout {
         })
     }
 
-    /// True if the job is in the share, and so in every larger one.
+    /// True if the job is in the share, and so in every larger share.
     pub fn has(self, job: u32) -> bool {
         hash(job) < self.percent
     }
 
-    /// `default=` for a job: `off` or `observe` if the rollout leaves it out. A `default=` that
-    /// places no step stays unchanged.
+    /// `default=` for a job. Outside the share, `observe` is added or the policy becomes `off`; a
+    /// `default=` that places no step stays unchanged.
     pub fn default_of(self, job: u32, default: &Words) -> Words {
         let places = matches!(default.policy, Some(Switch::On(_))) && !default.observe;
         let mut words = default.clone();
@@ -71,11 +71,10 @@ fn percent(text: &str) -> Option<u8> {
 
 /// A number from 0 to 99: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
 ///
-/// The factor is 2^32 over the golden ratio, which spreads consecutive ids about as evenly as
-/// possible (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// The factor, 2^32 over the golden ratio, spreads consecutive ids about as evenly as possible
+/// (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 fn hash(job: u32) -> u8 {
     let spread = job.wrapping_mul(2_654_435_761);
-    // below 100
     ((u64::from(spread) * 100) >> 32) as u8
 }
 

@@ -13,7 +13,7 @@ const CPUS: &str = "sys/devices/system/cpu";
 /// The N of `nodeN` or `cpuN`.
 fn index(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
-    // `parse` alone accepts a sign
+    // `parse` alone would accept `+1`
     digits
         .starts_with(|first: char| first.is_ascii_digit())
         .then(|| digits.parse().ok())?
@@ -44,7 +44,7 @@ impl Discovery<'_> {
         }
         self.node.numa_nodes.order_by_key(|node| node.os_index);
         let count = self.node.numa_nodes.len();
-        // an offline node has no directory and no column in `distance`
+        // an offline NUMA node has no directory and no column in `distance`
         for at in 0..count {
             let node = &mut self.node.numa_nodes[at];
             let (os_index, distances) = (node.os_index, node.distances.len());
@@ -58,8 +58,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Reads the processor from `modalias`. x86 kernels always have this file, others since they
-    /// load modules by CPU features.
+    /// Reads the processor from `modalias`, a file of all x86 kernels, and of others with
+    /// CONFIG_GENERIC_CPU_AUTOPROBE.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
         self.node.processor = modalias.and_then(|text| Processor::from_modalias(&text));
@@ -72,8 +72,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Reads CPUs with their cores, and packages of NUMA nodes. Below [`Scope::Full`] reads the
-    /// files of only one thread per core, because each file costs a step time.
+    /// Reads CPUs with their cores, and the packages of NUMA nodes. Below [`Scope::Full`], reads
+    /// only one thread's files per core, because each file delays the step.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
@@ -98,7 +98,7 @@ impl Discovery<'_> {
                     node.package = u32::try_from(package).ok();
                 }
             }
-            // -1: a kernel that knows no packages numbers all cores as if in one
+            // a kernel that knows no packages reports -1, and numbers cores as if in one package
             let (Ok(package), Some(core)) =
                 (u32::try_from(package.max(0)), number(file("core_id")))
             else {
@@ -126,7 +126,7 @@ fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }
 
-/// Renumbers cores that share package and `core_id`; `pus` has each CPU with its core's threads.
+/// Renumbers cores of a package that share a `core_id`. `pus` has each CPU with its core's threads.
 ///
 /// `core_id` repeats in each cluster of a device tree from Linux 6.0 on (`parse_cluster`,
 /// drivers/base/arch_topology.c), and in each die of an x86 package before Linux 6.1.

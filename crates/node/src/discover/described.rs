@@ -18,8 +18,8 @@ use nic_placement_topology::{Gpu, NicKind, NicRole, PathType, PciAddress, Topolo
 pub const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
-/// Adds the facts below [`PLACE`] to `node`, and reports lines that do not fit it; false if
-/// `supplied_by` is missing.
+/// Adds the facts below [`PLACE`] to `node`, and reports lines that do not fit `node`. Returns
+/// false if `supplied_by` is missing.
 pub fn read(root: &Root, node: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else {
         return false;

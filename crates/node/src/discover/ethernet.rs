@@ -1,5 +1,5 @@
-//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet, only to be
-//! shown.
+//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi` and, for display only, plain
+//! Ethernet.
 
 use super::{Discovery, MAX_DEVICES, number};
 use nic_placement_topology::{LinkLayer, Nic, NicKind, Port, PortState};
@@ -8,7 +8,8 @@ const CXI: &str = "sys/class/cxi";
 const NET: &str = "sys/class/net";
 
 impl Discovery<'_> {
-    /// HPE Slingshot devices such as `cxi0`, with state and rate of their interface `hsn0`.
+    /// Adds HPE Slingshot devices such as `cxi0`, with the state and rate of the device's first
+    /// interface, such as `hsn0`.
     pub(super) fn slingshot(&mut self) {
         let mut names = self.root.list(CXI, |name| name.starts_with("cxi"));
         self.cut(&mut names, MAX_DEVICES, "devices", CXI);
@@ -35,7 +36,7 @@ impl Discovery<'_> {
     }
 
     /// Adds interfaces that have a PCI function and are in no other NIC's `netdevs`; bridges, bonds
-    /// and loopback have no function.
+    /// and loopback have no PCI function.
     pub(super) fn ethernet(&mut self) {
         let mut names = self.root.list(NET, |_| true);
         self.cut(&mut names, MAX_DEVICES, "devices", NET);
@@ -63,11 +64,12 @@ impl Discovery<'_> {
         }
     }
 
-    /// A port from the interface's `operstate` and `speed`: Mbit/s, or -1 without a link
-    /// (Documentation/ABI/testing/sysfs-class-net).
+    /// A port from an interface's `operstate` and `speed` (Mbit/s, or -1 without a link;
+    /// Documentation/ABI/testing/sysfs-class-net).
     ///
-    /// No step reads `speed`: `speed_show` (net/core/net-sysfs.c) takes the RTNL lock, which a
-    /// driver may hold while its firmware answers; and no library compares these speeds.
+    /// A step does not read `speed`: no library compares these speeds, and `speed_show`
+    /// (net/core/net-sysfs.c) takes the RTNL lock, which a driver may hold while its firmware
+    /// answers.
     fn ethernet_port(&self, interface: &str) -> Port {
         let file = |name: &str| self.root.read(&format!("{interface}/{name}"));
         let state = match file("operstate").as_deref() {

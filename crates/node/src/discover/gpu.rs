@@ -6,11 +6,8 @@ use nic_placement_topology::{
     Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, file,
 };
 
-/// A directory for each GPU that NVIDIA's driver runs.
 const NVIDIA: &str = "proc/driver/nvidia/gpus";
-/// A directory for each GPU, with the files of its MIG instances.
 const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
-/// The drivers' directories, with an entry for each GPU.
 pub(super) const DRIVERS: [(&str, GpuVendor); 4] = [
     (NVIDIA, GpuVendor::Nvidia),
     ("sys/bus/pci/drivers/amdgpu", GpuVendor::Amd),
@@ -49,7 +46,7 @@ impl Discovery<'_> {
         let path = root
             .follow(&format!("{BUS}/{name}"))
             .ok_or("no such PCI function: this GPU is left out")?;
-        // Intel's integrated graphics, on which no task computes, is right below the host bridge;
+        // Intel's integrated graphics is right below the host bridge, and no task computes on it;
         // an Arc card is below a port
         let above = path.rsplit('/').nth(1).unwrap_or_default();
         let class = || hex::<u32>(root.read(&format!("{path}/class"))).map(|class| class >> 8);
@@ -66,7 +63,7 @@ impl Discovery<'_> {
             };
             gpu = known;
         } else {
-            // the driver gives no name: known machines are recognised by the device id
+            // the driver gives no model name: `recognise` compares the device id
             self.change(address, |function| {
                 let read = || hex(root.read(&format!("{directory}/device")));
                 function.device = function.device.or_else(read);
@@ -82,7 +79,7 @@ impl Discovery<'_> {
         Ok(())
     }
 
-    /// Replaces AMD GPUs by KFD's GPU nodes, one for each partition.
+    /// Replaces each AMD GPU by its KFD nodes, one for each partition.
     fn split_by_compute_nodes(&mut self) {
         let nodes = kfd::nodes(self.root);
         if nodes.is_empty() {
@@ -90,7 +87,7 @@ impl Discovery<'_> {
         }
         let gpus = &mut self.node.gpus;
         let known: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.address).collect();
-        // a KFD node's PCI function and partition; older drivers number partitions as functions
+        // a KFD node's PCI function and partition; older drivers show partition N as PCI function N
         let function_of = |node: &KfdNode| {
             let first = node.address.card();
             let is_partition = node.address.function != 0
@@ -109,7 +106,7 @@ impl Discovery<'_> {
         let numbered = nodes.iter().zip(&placed).take(MAX_DEVICES).zip(0..);
         for ((node, &(address, partition)), index) in numbered {
             if self.node.pci.get(address).is_none() {
-                // a capture of KFD's files alone has no bus
+                // a capture of KFD's files alone has no PCI functions
                 let PciAddress { domain, bus, .. } = address;
                 let parent = PciParent::Host(HostBridge { domain, bus });
                 self.node.pci.insert(PciFunction {
@@ -118,7 +115,7 @@ impl Discovery<'_> {
                 });
             }
             let shares_function = placed.iter().filter(|(at, _)| *at == address).count() > 1;
-            // older drivers give all partitions their card's UUID, by which ROCm finds no partition
+            // older drivers give each partition its card's UUID, which selects no partition in ROCm
             let is_its_own = nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1;
             self.node.gpus.push(Gpu {
                 partition: shares_function.then_some(partition),
@@ -131,7 +128,7 @@ impl Discovery<'_> {
     }
 }
 
-/// GPUs by PCI class, except those given to virtual machines.
+/// GPUs by PCI class, except those kept for virtual machines.
 fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     let of_function = |name: String| {
         let path = root.follow(&format!("{BUS}/{name}"))?;
@@ -152,8 +149,9 @@ fn is_given_away(root: &Root, path: &str) -> bool {
 }
 
 /// A GPU of NVIDIA's driver, from lines such as `Device Minor: \t 3`. `None` if
-/// `NVreg_ExcludedGpus` names the GPU: its directory stays, but no program can open or count it
-/// (`nvidia_read_card_info`, `nv_open_device` in open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
+/// `NVreg_ExcludedGpus` names the GPU: the directory stays, but no program can open or count the
+/// GPU (`nvidia_read_card_info`, `nv_open_device` in open-gpu-kernel-modules,
+/// kernel-open/nvidia/nv.c).
 pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu> {
     let text = root.read(&format!("{NVIDIA}/{name}/information"));
     let text = text.unwrap_or_default();
@@ -177,8 +175,8 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// The number of MIG GPU instances, `None` for 0: a directory for each, below the GPU's minor
-/// (NVIDIA's MIG User Guide, "Device Nodes and Capabilities").
+/// The number of MIG GPU instances, each a directory `giN` (NVIDIA's MIG User Guide, "Device Nodes
+/// and Capabilities"). `None` for 0 or too many.
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance = |name: &str| name.strip_prefix("gi").is_some_and(is_number);
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);

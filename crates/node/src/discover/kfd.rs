@@ -1,21 +1,21 @@
-//! AMD GPUs in the order of KFD, the compute driver: `/sys/class/kfd/kfd/topology/nodes` has a
-//! directory for each CPU, GPU or partition (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+//! AMD GPUs in the order of KFD, AMD's compute driver. `/sys/class/kfd/kfd/topology/nodes` has a
+//! directory for each NUMA node, GPU or partition (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 
 use super::{MAX_DEVICES, Root, is_number};
 use nic_placement_topology::PciAddress;
 use nic_placement_topology::order::Order;
 use std::str::FromStr;
 
-/// The second leads to the first by a link; a capture of only the topology has the third.
+/// The second path reaches the first over a link; a capture of only KFD's topology has the third.
 const PLACES: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/nodes",
     "sys/class/kfd/kfd/topology/nodes",
     "sys/devices/virtual/kfd/kfd/nodes",
 ];
 
-/// A GPU or partition.
+/// A GPU, or a partition of one.
 pub(super) struct KfdNode {
-    /// in older drivers the function number is the partition
+    /// in older drivers, `function` is the partition's number
     pub address: PciAddress,
     /// 0 if the driver does not report it
     pub partition: u32,
@@ -35,7 +35,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     };
     names.order_by_key(|name| name.parse::<u32>().unwrap_or(0));
     names.truncate(4 * MAX_DEVICES);
-    // KFD numbers its nodes for CPUs first, one for each NUMA node
+    // KFD's nodes for CPUs come first, one for each NUMA node
     let mut cpu_nodes: Vec<String> = Vec::new();
     let mut gpus = Vec::new();
     for name in names {
@@ -56,7 +56,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
                 device: (location >> 3 & 0x1f) as u8,
                 function: (location & 7) as u8,
             },
-            // from Linux 6.5 on bits 28 to 31
+            // in bits 28 to 31 from Linux 6.5 on
             partition: (location >> 28 & 0xf) as u32,
             minor: value(&text, "drm_render_minor").filter(|&minor| minor > 0),
             uuid: id.map(|id| format!("GPU-{id:016x}")),
@@ -66,7 +66,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     gpus
 }
 
-/// The NUMA node of the CPU with the least weight in a GPU's `io_links/N/properties`.
+/// The NUMA node with the least `weight` in the `io_links/N/properties` of a GPU.
 fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
     let links = root.list(&format!("{node}/io_links"), is_number);
     let links = links.iter().take(MAX_DEVICES).filter_map(|link| {
@@ -78,7 +78,6 @@ fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
     u32::try_from(links.min()?.1).ok()
 }
 
-/// The value of a line `key value`.
 fn value<T: FromStr>(text: &str, key: &str) -> Option<T> {
     text.lines().find_map(|line| {
         let value = line.strip_prefix(key)?.strip_prefix(' ')?;

@@ -8,7 +8,7 @@ pub enum Entry {
     /// text without white space at its end
     File(String),
     Link(String),
-    /// a name in a listing, of unknown kind
+    /// a directory, or a listed name of unknown kind
     Directory,
 }
 
@@ -23,7 +23,7 @@ impl Manifest {
         self.entries.get(path)
     }
 
-    /// True for a link, and for a path below one.
+    /// True if `path` is a link or below one.
     pub(crate) fn is_over_link(&self, path: &str) -> bool {
         let mut above = path
             .match_indices('/')
@@ -37,7 +37,6 @@ impl Manifest {
         entries.map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// Adds an entry; a directory's name replaces no other entry.
     pub fn insert(&mut self, path: &str, entry: Entry) {
         if entry != Entry::Directory || !self.entries.contains_key(path) {
             self.entries.insert(path.to_string(), entry);
@@ -63,7 +62,7 @@ impl Manifest {
     }
 }
 
-/// The path below the root that the link `path` leads to; `None` if it leaves the root.
+/// The target of the link at `path`, as a path below the root; `None` if `..` leaves the root.
 pub fn normalise(path: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if !target.starts_with('/') {
@@ -82,7 +81,7 @@ pub fn normalise(path: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The unit tests share the text of a manifest with crates/formats.
+/// Unit tests use crates/formats' code for a manifest's text.
 #[cfg(test)]
 #[path = "../../../formats/src/manifest.rs"]
 mod text;

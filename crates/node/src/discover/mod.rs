@@ -30,7 +30,7 @@ use nic_placement_topology::{PciAddress, PciFunction, Provenance, Topology};
 use std::str::FromStr;
 
 /// Most GPUs, and most NICs. The largest known node has 64 GPUs (8 MI300X in CPX mode); a
-/// hypervisor can show thousands of functions.
+/// hypervisor can show thousands of PCI functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
@@ -85,7 +85,6 @@ impl Discovery<'_> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Drops entries beyond the first `most`, with a report.
     fn cut<T>(&mut self, found: &mut Vec<T>, most: usize, what: &str, path: &str) {
         let count = found.len();
         if count > most {
@@ -97,8 +96,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Clears a function's `numa_node` that is not in `Topology::numa_nodes`, because a topology
-    /// file with it would be refused. A capture without any NUMA node keeps the numbers.
+    /// Clears each PCI function's `numa_node` that `Topology::numa_nodes` lacks: a topology file
+    /// with such a number is refused. A capture that lists no NUMA node keeps the numbers.
     fn forget_unlisted_numa_nodes(&mut self) {
         let is_unlisted = |function: &&PciFunction| {
             let node = function.numa_node;
@@ -144,7 +143,7 @@ fn hex<T: TryFrom<u32>>(text: Option<String>) -> Option<T> {
     T::try_from(u32::from_str_radix(text?.trim().strip_prefix("0x")?, 16).ok()?).ok()
 }
 
-/// `32.0 GT/s PCIe`, `400 Gb/sec (4X NDR)` -> 320, 4000
+/// 320 for `32.0 GT/s PCIe`, 4000 for `400 Gb/sec (4X NDR)`.
 fn tenths(text: &str) -> Option<u64> {
     let number = text.split_whitespace().next()?;
     let (ones, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -152,7 +151,7 @@ fn tenths(text: &str) -> Option<u64> {
     Some(ones * 10 + u64::from(fraction.chars().next()?.to_digit(10)?))
 }
 
-/// The last part of a link's target: a driver's name, a function's address.
+/// The last part of a link's target, such as a driver's name or a PCI address.
 fn target_name(root: &Root, link: &str) -> Option<String> {
     root.follow(link)?.rsplit('/').next().map(str::to_string)
 }

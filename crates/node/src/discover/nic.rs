@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const VERBS: &str = "sys/class/infiniband_verbs";
 const CLASS: &str = "sys/class/infiniband";
-/// Most ports of one device; no known one has more than 4.
+/// Most ports of one device; no known device has more than 4.
 const MAX_PORTS: u8 = 16;
 
 /// An RDMA device on a PCI function.
@@ -84,7 +84,7 @@ impl Discovery<'_> {
         devices
     }
 
-    /// Devices, each with the target of its link in `CLASS`.
+    /// Devices, each with the target of the device's link in `CLASS`.
     fn with_paths(&mut self, names: Vec<String>) -> Vec<(DeviceName, String)> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -100,7 +100,6 @@ impl Discovery<'_> {
         found
     }
 
-    /// Reports a bad name and returns `None`.
     pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
         let known = name.parse().ok();
         if known.is_none() {
@@ -120,12 +119,12 @@ fn is_uverbs(name: &str) -> bool {
     name.starts_with("uverbs")
 }
 
-/// Leaves out devices that manage another device's planes.
+/// Leaves out devices that manage the planes of another device.
 ///
-/// A ConnectX-8 on a fabric with several planes has such a device: `smi1`, on the PCI function of
-/// `mlx5_0`, has an active port for each plane but no character device
-/// (drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
-/// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`). Its other files look like a NIC's.
+/// On a fabric with several planes a ConnectX-8 has such a device, `smi1`, on the PCI function of
+/// `mlx5_0`. `smi1` has an active port for each plane and files like a NIC's, but no character
+/// device (drivers/infiniband/hw/mlx5/main.c, `mlx5_ib_add_sub_dev`, and
+/// drivers/infiniband/core/uverbs_main.c, `ib_uverbs_add_one`).
 fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     let parents = devices.iter().filter_map(|(_, path)| parent(path));
     let parents: Vec<String> = parents.map(str::to_string).collect();
@@ -144,13 +143,12 @@ fn leave_out_planes(root: &Root, devices: &mut Vec<(DeviceName, String)>) {
     devices.retain(|(name, path)| !is_plane(name, path));
 }
 
-/// The RDMA device of a character device below `parent`.
 fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
     root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// Character devices by their PCI function's directory. `VERBS` is one directory of links, read
-/// faster than one directory for each function.
+/// Character devices by the directory of their PCI function. Listing `VERBS` once is faster than
+/// listing each function's `infiniband_verbs`.
 fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in root.list(VERBS, is_uverbs).into_iter().take(MAX_DEVICES) {
@@ -162,7 +160,7 @@ fn uverbs_by_parent(root: &Root) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// If a PCI function has two character devices, as for `mana_0` and `manae_0`
+/// The character device of `device`. If the PCI function has two, as for `mana_0` and `manae_0`
 /// (drivers/infiniband/hw/mana/device.c), `ibdev` names the RDMA device of each.
 fn own_uverbs(
     root: &Root,
@@ -177,7 +175,8 @@ fn own_uverbs(
     names.iter().find(is_its).cloned()
 }
 
-/// The network interface below a software RDMA device, empty if unknown; else `None`, as for a NIC.
+/// A software RDMA device's network interface, empty for Soft iWARP. `None` for a NIC; outside the
+/// PCI tree, only soft RoCE has one, and only if `full`.
 ///
 /// Before Linux 5.11 (commit a9d2e9ae953f) a software device is below its interface's PCI function
 /// instead of devices/virtual, and only the device's files distinguish it from a NIC.
@@ -202,8 +201,7 @@ fn software(
     }
     // soft RoCE alone has this file (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
     let interface = root.read(&format!("{path}/parent"));
-    // a RoCE port's first GID is of its link-local address
-    // (drivers/infiniband/core/roce_gid_mgmt.c)
+    // a RoCE port's first GID is the link-local address (drivers/infiniband/core/roce_gid_mgmt.c)
     let is_roce = |gid: &String| gid.starts_with("fe80");
     let may_be_iwarp = || {
         !ports
@@ -222,16 +220,16 @@ pub(super) fn is_active_ethernet(port: &Port) -> bool {
     port.link_layer == LinkLayer::Ethernet && port.state == PortState::Active
 }
 
-/// The first GID of an active Ethernet port.
 fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
     let read = || root.read(&format!("{path}/ports/{}/gids/0", port.number));
     is_active_ethernet(port).then(read).flatten()
 }
 
-/// True for an active Ethernet port without GIDs, which carries raw packets but no RDMA connection.
+/// True for an active Ethernet port without GIDs. Such a port carries raw packets but no RDMA
+/// connection.
 ///
-/// mlx5 has such ports if RoCE is switched off (`devlink dev param set … enable_roce`), and in
-/// switchdev mode for each representor, with the card's rate. `gids` is then an empty directory
+/// mlx5 has such ports if RoCE is off (`devlink dev param set … enable_roce`), and in switchdev
+/// mode one for each representor, with the card's rate. Their `gids` is an empty directory
 /// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c).
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
@@ -262,11 +260,11 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         _ => LinkLayer::Unknown,
     };
     // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`. `rate_show` (drivers/infiniband/core/sysfs.c)
-    // prints an unknown speed as SDR and fails for an unknown width: only a driver outside the
-    // kernel prints 0.
+    // prints an unknown speed as SDR and fails for an unknown width; 0 comes only from a driver
+    // outside the kernel.
     let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
     let mut port = Port::new(number, state, link_layer, rate_mbps);
-    // an Ethernet port's first GID names no subnet: it begins with fe80::
+    // an Ethernet port's first GID begins with fe80:: and names no subnet
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
         port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
     }
@@ -278,7 +276,7 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         /// GIDs to read: two for each address of the interface; the table has 256.
         const GIDS: u32 = 16;
         let types = (0..GIDS).filter_map(|index| file(&format!("gid_attrs/types/{index}")));
-        // `RoCE v2` sorts after `IB/RoCE v1`; unused entries cannot be read
+        // `RoCE v2` sorts after `IB/RoCE v1`; the types of unused GIDs cannot be read
         port.gid_type = types.max();
     }
     Some(port)

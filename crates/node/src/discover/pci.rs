@@ -7,7 +7,7 @@ use nic_placement_topology::{
     PciTree, PcieLink,
 };
 
-/// The facts of a function that a step reads.
+/// The facts that a step reads about a PCI function.
 struct Need {
     numa_node: bool,
     link: bool,
@@ -15,11 +15,11 @@ struct Need {
 }
 
 impl Discovery<'_> {
-    /// Adds the function at or above `path`, and all bridges above it; returns its address and
-    /// directory, `None` if there is none or it is too deep.
+    /// Adds the PCI function at or above `path`, and the bridges above it. Returns the function's
+    /// address and directory; `None` if `path` has none, or more than [`PciTree::MAX_DEPTH`].
     ///
-    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names all of these. Parts that are
-    /// neither host bridge nor address (an auxiliary device, a VMD controller's inner bus) are
+    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` has a bridge and a function. Parts that
+    /// are neither host bridge nor address (an auxiliary device, a VMD controller's inner bus) are
     /// skipped.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
         // address, parent and directory, from the host bridge down
@@ -52,9 +52,9 @@ impl Discovery<'_> {
             let need = Need {
                 // a bridge's NUMA node counts only if no function below has one
                 numa_node: !numa_node_known,
-                // both ends of a link report its rate; every second bridge is an upper end
+                // a link's lower end reports the rate; every second function is an upper end
                 link: distance % 2 == 0,
-                // ids show if a switch below a switch is a part of it
+                // ids show whether a switch is a part of the switch above
                 ids: chain.len() >= 6 && distance % 2 == 0 && distance > 0,
             };
             let function = self.read_function(need, directory, address, parent);
@@ -127,7 +127,7 @@ impl Discovery<'_> {
                 }
             }
             let speed = file("max_link_speed");
-            // most NVIDIA GPUs' links run at full speed: the other end need not be read
+            // most NVIDIA GPUs' links run at full speed, and then the upper end is not read
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
             if end == 0 && is_nvidia && function.link.current.is_none_or(has_its_speed) {
@@ -139,7 +139,7 @@ impl Discovery<'_> {
             let Some((bridge, (parent, _))) = above.zip(directory.rsplit_once('/')) else {
                 return;
             };
-            // a part of the path that is no function ends the search
+            // stops at a part of the path that is no function
             if parent.rsplit('/').next().and_then(|name| name.parse().ok()) != Some(bridge) {
                 return;
             }
@@ -147,8 +147,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, by
-    /// which `Topology::manages_nvswitches` decides.
+    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, which
+    /// `Topology::manages_nvswitches` compares.
     pub(super) fn complete_nic(&mut self, address: PciAddress, directory: &str) {
         let (root, scope) = (self.root, self.scope);
         self.change(address, |function| {
@@ -163,7 +163,7 @@ impl Discovery<'_> {
         });
     }
 
-    /// Reads the physical function of each NIC, if any NIC has virtual functions.
+    /// If any NIC has virtual functions, reads the physical function of each NIC.
     pub(super) fn virtual_nics(&mut self, nics: &[(PciAddress, String)]) {
         if self.node.pci.iter().all(|function| function.vfs.is_none()) {
             return;
@@ -178,9 +178,9 @@ impl Discovery<'_> {
 /// The number of virtual functions (Documentation/ABI/testing/sysfs-bus-pci).
 ///
 /// A read of `sriov_numvfs` may block: in Linux 5.5 to 6.8, and older kernels with backports,
-/// `sriov_numvfs_show` (drivers/pci/iov.c, commit 35ff867b7657) takes the device's lock, which the
-/// kernel holds during probe, reset and removal, and vfio while a virtual machine uses the device.
-/// A step counts `virtfn*` links instead, which a capture may lack.
+/// `sriov_numvfs_show` (drivers/pci/iov.c, commit 35ff867b7657) takes the device's lock. The kernel
+/// holds this lock during probe, reset and removal, and vfio while a virtual machine uses the
+/// device. A step counts `virtfn*` links instead; a capture may lack these links.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;

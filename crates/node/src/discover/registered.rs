@@ -1,12 +1,12 @@
 //! Registered devices and link states, from the kernel's memory.
 //!
-//! No read asks firmware, or takes a lock that a driver may hold: none waits for hardware. An inode
-//! identifies a registration, because kernfs uses no inode number twice (`__kernfs_new_node`,
-//! fs/kernfs/dir.c). A device that was removed and added again, or bound again, has another inode,
-//! maybe another minor, order or state.
+//! No read asks firmware or takes a lock that a driver may hold, so no read waits for hardware. A
+//! sysfs entry's inode identifies a registration, because kernfs uses no inode number twice
+//! (`__kernfs_new_node`, fs/kernfs/dir.c). A device that was removed and added again, or bound
+//! again, has another inode, maybe another minor, order or state.
 //!
-//! [`complete`] reads again facts that change without a registration: MIG instances, and UUIDs of
-//! NVIDIA GPUs that were not initialised. KFD counts its changes (`generation_id`).
+//! [`complete`] reads again the facts that change without a registration: MIG instances, and UUIDs
+//! of NVIDIA GPUs that were not initialised. KFD counts its changes in `generation_id`.
 
 use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root, is_address};
@@ -14,7 +14,7 @@ use nic_placement_topology::order;
 use nic_placement_topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
-/// By path: a directory's entries, `NAME:INODE NAME:INODE`, or a file's text.
+/// By path: a file's text, a directory's `NAME:INODE NAME:INODE`, or the names in `BUS`.
 pub type Registered = BTreeMap<String, String>;
 
 const NICS: [&str; 3] = [
@@ -22,9 +22,8 @@ const NICS: [&str; 3] = [
     "sys/class/infiniband_verbs",
     "sys/class/cxi",
 ];
-/// All PCI functions: GPUs without a driver have no other entry.
+/// All PCI functions, for nodes on which no driver lists a GPU.
 const BUS: &str = "sys/bus/pci/devices";
-/// KFD's counter of changes, and the online CPUs and NUMA nodes.
 const TEXTS: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/generation_id",
     "sys/devices/system/cpu/online",
@@ -51,7 +50,6 @@ pub fn registered(root: &Root) -> Registered {
     found
 }
 
-/// Adds a directory as one text, compared as a whole.
 fn enter(root: &Root, found: &mut Registered, directory: &str, keep: fn(&str) -> bool) {
     let entries = root.numbered(directory, keep);
     let mut text = String::with_capacity(24 * entries.len());
@@ -100,9 +98,9 @@ fn differs(place: &str, then: &str, now: &str) -> String {
     }
 }
 
-/// `operstate` of each Ethernet port's interface.
+/// `operstate` by interface, for RDMA and Slingshot NICs' Ethernet ports.
 ///
-/// InfiniBand's link state is known to firmware alone. `carrier` is not read: from Linux 6.8 on,
+/// Only firmware knows an InfiniBand port's link state. `carrier` is not read: from Linux 6.8 on,
 /// `carrier_show` (net/core/net-sysfs.c) takes the RTNL lock, which a driver may hold while its
 /// firmware answers. `operstate` follows a lost carrier at once (`linkwatch_urgent_event`,
 /// net/core/link_watch.c).
@@ -127,7 +125,7 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     }
 }
 
-/// True if the link is up; `None` if the driver does not report it
+/// True if the link is up; `None` for `unknown`, `testing` and `dormant`
 /// (Documentation/networking/operstates.rst).
 fn carries(operstate: Option<&String>) -> Option<bool> {
     match operstate?.as_str() {
@@ -172,7 +170,7 @@ pub(crate) fn complete(root: &Root, node: &mut Topology) {
     let gpus = node.gpus.iter_mut();
     for gpu in gpus.filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         if gpu.uuid.is_none() {
-            // the driver answers from memory about a GPU that is not initialised
+            // NVIDIA's driver answers from memory about a GPU that is not initialised
             let name = gpu.address.to_string();
             if let Some(Gpu { uuid, minor, .. }) = nvidia(root, gpu.address, &name) {
                 (gpu.uuid, gpu.minor) = (uuid, minor.or(gpu.minor));

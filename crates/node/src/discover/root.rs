@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// A node's `/sys` and `/proc`, with relative paths such as `sys/class/infiniband`.
 ///
-/// Only regular files are read, up to a limit: no pipe blocks the process, no file fills memory. A
-/// file or listing over its limit leaves a note.
+/// Only regular files are read, up to a limit, so no pipe blocks the process and no file fills
+/// memory. `read`, `lines` and `list` note a limit that is exceeded.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -37,8 +37,8 @@ enum Backing {
 }
 
 impl Root {
-    /// Most bytes of a file. The longest known is a `cpulist`: 26 KiB for 8192 CPUs less every
-    /// third.
+    /// Most bytes of a file. The longest known is a `cpulist` that omits every third of 8192 CPUs:
+    /// 26 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
     /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or
     /// 27,962 of `/proc/net/ipv6_route` (150). A node with a route for each node and pod of a large
@@ -73,7 +73,6 @@ impl Root {
         }
     }
 
-    /// Keeps all further reads for [`Root::recorded`].
     pub fn record(&mut self) {
         self.recording = Some(RefCell::default());
     }
@@ -92,7 +91,7 @@ impl Root {
     }
 
     fn note(&self, path: &str, finding: String) {
-        /// Most notes: a broken tree has one for each file.
+        /// Most notes; a broken tree yields one for each file.
         const MAX_NOTES: usize = 32;
         let mut notes = self.notes.borrow_mut();
         if notes.len() < MAX_NOTES {
@@ -124,8 +123,8 @@ impl Root {
         Some(Box::new(self.or_note(path, opened)?))
     }
 
-    /// Notes the obstacle to a read, except a system call's error: a missing file, a driver's
-    /// error.
+    /// Notes why a file is not read. A failed system call (a missing file, a driver's error) leaves
+    /// no note.
     fn or_note<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
         match read {
             Ok(read) => return Some(read),
@@ -150,7 +149,7 @@ impl Root {
         Some(text)
     }
 
-    /// A file's first `most` bytes, maybe binary. A recording, read by people, omits them.
+    /// A file's first `most` bytes, maybe binary. Recordings, which people read, omit them.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut file = self.open(path)?.take(most as u64);
@@ -158,13 +157,12 @@ impl Root {
         Some(bytes)
     }
 
-    /// The user id of a directory's owner.
     pub fn owner(&self, path: &str) -> Option<u32> {
         Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
     }
 
-    /// Calls `take` with each line of a file, without white space at its end. Memory does not grow
-    /// with the file; lines beyond [`Root::MAX_TABLE`] bytes are not read.
+    /// Calls `take` with each line of a file, less white space at the line's end. Memory does not
+    /// grow with the file; lines beyond [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
         let Some(opened) = self.open(path) else {
             return;
@@ -205,8 +203,7 @@ impl Root {
         }
     }
 
-    /// A symbolic link's target as a path below the root; `None` if the path leads over another
-    /// link.
+    /// A symbolic link's target as a path below the root; `None` if that path has another link.
     pub fn follow(&self, path: &str) -> Option<String> {
         let on_disk = |link: PathBuf| {
             fs::read_link(link)
@@ -227,7 +224,8 @@ impl Root {
             },
         };
         let resolved = normalise(path, &target)?;
-        // a sysfs link's target has no other link in its path; a manifest has no path below a link
+        // a sysfs link's target has no other link in its path; a manifest has no entries below a
+        // link
         let is_over_another = match &self.source {
             Backing::Live => false,
             Backing::Directory(tree) => tree.is_over_link(&resolved),
@@ -240,8 +238,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// Names in a directory that `keep` accepts, with inodes, sorted by inode. A sysfs entry that
-    /// is removed and added again has a new inode; a manifest's inodes are 0.
+    /// A directory's names that `keep` accepts, with inodes, sorted by inode. A sysfs entry that is
+    /// removed and added again has a new inode. All inodes of a manifest are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             let names = self.list(path, keep).into_iter();
@@ -253,7 +251,7 @@ impl Root {
         numbered
     }
 
-    /// Names in a directory that are numbers, in any order.
+    /// A directory's names that are numbers, in any order.
     pub fn numbers(&self, path: &str) -> Vec<u32> {
         let number = |name: &str| name.parse().ok();
         match (&self.source, self.place(path).map(fs::read_dir)) {
@@ -268,7 +266,7 @@ impl Root {
         }
     }
 
-    /// Sorted names in a directory that `keep` accepts.
+    /// A directory's names that `keep` accepts, sorted.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
         let (mut names, is_cut) = match &self.source {
             Backing::Manifest(manifest) => (manifest.list(path), false),
@@ -325,8 +323,8 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle
         }
     };
     let mut bytes = page[..count].to_vec();
-    // One read returns a whole sysfs attribute, at most a page, but of a procfs file only the lines
-    // that fit into a page.
+    // one read returns a whole sysfs attribute, at most a page; for a procfs file, only the lines
+    // that fit into a page
     if !is_attribute || count == page.len() {
         file.take((Root::MAX_FILE + 1 - count) as u64)
             .read_to_end(&mut bytes)?;

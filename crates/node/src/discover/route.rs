@@ -15,7 +15,7 @@ use std::net::Ipv6Addr;
 const IPV4: &str = "proc/net/route";
 const IPV6: &str = "proc/net/ipv6_route";
 const NET: &str = "sys/class/net";
-/// Most interfaces for one route: a container runtime's bridge can have hundreds below it.
+/// Most interfaces for one route; a container runtime's bridge can have hundreds below it.
 const MAX_BELOW: usize = 256;
 
 impl Discovery<'_> {
@@ -47,9 +47,9 @@ impl Discovery<'_> {
         }
     }
 
-    /// Sets, for active RoCE ports without a network in the main IPv4 table, `other_namespace`, or,
-    /// if a GID is an address, `routes_elsewhere`: of IPv6 or another table, such as a VRF's. UCX
-    /// uses such routes too.
+    /// For active RoCE ports without a network in the main IPv4 table, sets `other_namespace`, else
+    /// `routes_elsewhere` if a GID is valid beyond the link: UCX also uses IPv6 routes and other
+    /// tables, such as a VRF's.
     ///
     /// The kernel makes a port's GIDs from its interfaces' addresses
     /// (drivers/infiniband/core/roce_gid_mgmt.c).
@@ -76,7 +76,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// Calls `mark` for each port of `interface`, or of an interface below it.
+    /// Calls `mark` for each port of `interface`, or of the interfaces below it.
     fn mark_ports(&mut self, devices: &[RdmaDevice], interface: &str, mark: impl Fn(&mut Port)) {
         let mut names = vec![interface.to_string()];
         let mut next = 0;
@@ -90,8 +90,8 @@ impl Discovery<'_> {
             let own = devices.iter();
             let own = own.filter(|device| Some(&*device.parent) == parent);
             let mut own = own.peekable();
-            // a virtual NIC's interface can have a virtual function's below it: Hyper-V's
-            // (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`) on Azure, virtio's with a standby
+            // a virtual function's interface can be below the interface of Hyper-V's NIC on Azure
+            // (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), or of virtio's with a standby
             if path.contains("/virtual/") || own.peek().is_none() {
                 let below = self.root.list(&path, |name| name.starts_with("lower_"));
                 for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
@@ -113,14 +113,14 @@ impl Discovery<'_> {
 
 /// True if the interface of a port's first GID is in another network namespace.
 ///
-/// If an interface moves into a container, its RDMA device stays, active, with the container's
+/// If an interface moves into a container, its RDMA device stays active here, with the container's
 /// addresses as GIDs: by default all namespaces share RDMA devices (rdma-system(8), "netns
 /// shared").
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
     interface.is_some_and(|interface| {
-        // the PCI function's `net` lists its interface even below a bond, or if a capture lacks
-        // /sys/class/net
+        // an interface of this namespace is in its PCI function's `net`, even if `ndevs/0` is a
+        // bond or a capture lacks /sys/class/net
         DeviceName::is_one(&interface)
             && root.follow(&format!("{NET}/{interface}")).is_none()
             && root.list(&format!("{parent}/net"), |_| true).is_empty()
@@ -137,11 +137,11 @@ fn leads_beyond_the_link(gid: &str) -> bool {
         })
 }
 
-/// Default routes and attached networks. Other routes through gateways and routes to single hosts
-/// are left out: a node can have one for each pod.
+/// Default routes, and networks reached without a gateway. Other routes through gateways and routes
+/// to single hosts are left out: a node can have one for each pod.
 #[derive(Debug, Default)]
 struct Tables {
-    /// false if there is no IPv4 table, which a capture may lack
+    /// false if there is no IPv4 table, as in some captures
     is_there: bool,
     default: DefaultRoute,
     networks: BTreeMap<String, BTreeSet<Network>>,
@@ -151,7 +151,7 @@ struct Tables {
     dropped: usize,
 }
 
-/// The default routes with the least metric, which the kernel prefers.
+/// The default routes with the least metric; the kernel prefers these.
 #[derive(Debug, Default)]
 struct DefaultRoute {
     metric: u32,
@@ -211,7 +211,7 @@ fn network_of(route: &Ipv4Route) -> Option<Network> {
     Network::new(route.destination, bits).filter(|_| attached)
 }
 
-/// Metric and interface of a default route; the words are destination and bits, source and bits,
+/// Metric and interface of a default route. A line is destination and bits, source and bits,
 /// gateway, metric, references, use, flags and interface.
 fn ipv6_default(line: &str) -> Option<(u32, String)> {
     let words: Vec<&str> = line.split_whitespace().take(10).collect();
@@ -225,7 +225,7 @@ fn ipv6_default(line: &str) -> Option<(u32, String)> {
     Some((metric, plain(interface)?)).filter(|_| usable)
 }
 
-/// A name fit for paths and topology files; `*`, for a route without an interface, is not.
+/// The interface, if its name fits paths and topology files; a route without interface has `*`.
 fn plain(interface: &str) -> Option<String> {
     DeviceName::is_one(interface).then(|| interface.to_string())
 }

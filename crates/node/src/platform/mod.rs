@@ -14,9 +14,8 @@ use nic_placement_topology::Topology;
 
 #[derive(Debug)]
 pub struct Model {
-    /// the name of its file below `models`
+    /// the name of the model's file below `models`
     pub name: &'static str,
-    /// one line for people
     pub title: &'static str,
     /// the topology, as build.rs writes it
     packed: &'static [u8],
@@ -30,7 +29,7 @@ pub struct Model {
     /// true if the model's sources state the PCI addresses; assumed addresses identify no live
     /// machine
     pub addresses: bool,
-    /// NICs with an assumed address although `addresses` is true
+    /// NICs with an assumed address, although `addresses` is true
     assumed: &'static [&'static str],
 }
 

@@ -1,10 +1,10 @@
 //! Recognises a live node as a known machine.
 //!
-//! No fact may contradict the model, and two must agree with it: DMI product or PCI addresses, and
-//! any other. GPUs and NICs do not suffice: many vendors' machines have the same.
+//! DMI and GPUs must not contradict the model, and two facts must agree with the model: DMI product
+//! or PCI addresses, and one more. GPUs and NICs do not suffice: many vendors use the same ones.
 //!
-//! Live facts override the model, which adds only roles of NICs, and paths between functions whose
-//! switches a virtual machine hides.
+//! Live facts override the model. The model adds only roles of NICs, and paths through switches
+//! that a virtual machine hides.
 
 #[cfg(test)]
 mod tests;
@@ -35,12 +35,12 @@ pub struct Dmi {
 const PRODUCT: &str = "its product name";
 /// as many GPUs as the model has, all of the model's kinds
 const GPUS: &str = "its GPUs";
-/// as many NICs as the model has, of each kind in its fabric
+/// as many NICs as the model has, for each kind of compute NIC
 const NICS: &str = "its NICs";
-/// the PCI addresses of all GPUs, and of at least half of the fabric's NICs
+/// the PCI addresses of all GPUs, and of at least half of the compute NICs
 const ADDRESSES: &str = "its PCI addresses";
 
-/// The model with the most agreeing facts; `None` if no model has enough, or two have equally many.
+/// The model with the most agreeing facts; `None` if no model has enough, or on a tie.
 pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     let models = MODELS.iter();
     let mut candidates: Vec<(usize, &'static Model)> = models
@@ -53,7 +53,7 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     }
 }
 
-/// Facts that agree with a model; `None` if they do not suffice or one disagrees.
+/// Facts that agree with a model; `None` if too few do, or DMI or GPUs contradict the model.
 fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static str>> {
     // every step tries every model, so checks that unpack no topology come first
     let is_recognisable = model.addresses || has_product(dmi, model);
@@ -65,7 +65,6 @@ fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static st
     (facts.len() >= 2 && is_named).then_some(facts)
 }
 
-/// True if DMI or GPUs exclude `model`.
 fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let differs = |found: &Option<String>, known: Option<&str>| {
         let both = found.as_deref().zip(known);
@@ -75,7 +74,7 @@ fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let elsewhere = model.cloud.as_ref().is_some_and(|cloud| {
         differs(&dmi.vendor, cloud.vendor)
             || differs(&dmi.chassis_asset_tag, cloud.asset_tag)
-            // DMI of a cloud's virtual machine has the cloud's vendor or tag
+            // a cloud's virtual machine has the cloud's vendor or tag in its DMI
             || names_another && dmi.vendor.is_none() && dmi.chassis_asset_tag.is_none()
     });
     let is_other = |gpu| is_of_kind(live, gpu, model) == Some(false);
@@ -88,7 +87,7 @@ fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
 }
 
 /// True for a GPU of the model's kinds, by PCI device id, else by its name in the driver; `None` if
-/// both are unknown.
+/// neither is known.
 fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
     let kinds = model.kinds.iter();
     let mut kinds = kinds.filter(|kind| kind.vendor == gpu.vendor).peekable();
@@ -110,8 +109,8 @@ fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree; `None` if `live` has fewer GPUs than the model, as in a job or virtual
-/// machine, unless all live GPUs have the model's addresses.
+/// The facts that agree. `None` if `live` has fewer GPUs than the model (as in a job or virtual
+/// machine), unless all are at the model's stated addresses.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -132,7 +131,7 @@ fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<
     Some(agreeing.map(|(fact, _)| fact).collect())
 }
 
-/// True if node and model have equally many NICs of each kind in the model's fabric.
+/// True if node and model have equally many NICs of each kind of compute NIC in the model.
 fn same_nics(live: &Topology, known: &Topology) -> bool {
     let kind = |node: &Topology, nic: &Nic| (nic.kind, nic_device(node, nic));
     let count = |node: &Topology, wanted: (NicKind, Option<u16>)| {
@@ -150,7 +149,8 @@ fn same_nics(live: &Topology, known: &Topology) -> bool {
             .all(|kind| kind.1.is_some() && count(live, kind) == count(known, kind))
 }
 
-/// True if at least half of the fabric's NICs have the model's addresses; some may be broken.
+/// True if `live` has at least half of the model's compute NICs at their addresses; some may be
+/// broken.
 fn fabric_in_place(live: &Topology, model: &Model, known: &Topology) -> bool {
     let found = |nic: &&&Nic| {
         let mut others = live.nics.iter();
@@ -167,7 +167,7 @@ pub fn carries_the_fabric(nic: &Nic) -> bool {
     nic.address.is_some() && nic.role == Some(NicRole::Compute)
 }
 
-/// PCI addresses of GPUs; partitions share their GPU's.
+/// PCI addresses of GPUs; partitions share the GPU's address.
 pub fn gpu_addresses(node: &Topology) -> BTreeSet<PciAddress> {
     order::set(node.gpus.iter().map(|gpu| gpu.address))
 }
@@ -180,7 +180,8 @@ fn nic_device(node: &Topology, nic: &Nic) -> Option<u16> {
     device(node, nic.address?)
 }
 
-/// Adds the model's roles and [`hidden_paths`] to a recognised node; returns a finding about them.
+/// Adds the model's roles and [`hidden_paths`] to a recognised node; returns a finding that counts
+/// them.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     let Some(known) = model.topology() else {
         return Vec::new();
@@ -206,7 +207,7 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
 }
 
 /// Paths from GPUs to NICs that are nearer in the model than on the live bus. A GPU and a NIC below
-/// one switch of the live bus get none: the bus hides no path of theirs.
+/// a common live switch get none: the bus shows all their paths.
 fn hidden_paths(
     live: &Topology,
     model: &Model,
@@ -246,7 +247,7 @@ fn hidden_paths(
     hidden
 }
 
-/// The model's NIC at the same address, else its NIC with the same name and PCI device id.
+/// The model's NIC at the address of `nic`, else with the name and PCI device id of `nic`.
 fn counterpart<'a>(
     live: &Topology,
     nic: &Nic,
@@ -270,7 +271,7 @@ pub fn is_stated(nic: &Nic, model: &Model) -> bool {
     model.addresses && !model.assumed.contains(&nic.name.as_str())
 }
 
-/// `its GPUs, its NICs and its PCI addresses`
+/// Joins `its GPUs, its NICs and its PCI addresses`.
 fn listed(facts: &[&str]) -> String {
     match facts {
         [] => "its name".to_string(),

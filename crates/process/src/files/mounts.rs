@@ -1,26 +1,26 @@
 //! The kind of file system under a path, from the kernel's table of mounts; no file system is
 //! asked.
 
-/// Kind of a file system, by what a system call waits for.
+/// A file system's kind, by what a system call on it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// memory, a disk, or the root file system, from which the program itself comes
+    /// memory or a disk; also any root file system, without which no program starts
     Local,
-    /// a server answers, and a waiting process can be killed: NFS (net/sunrpc/sched.c
+    /// a server. SIGKILL ends a process that waits for NFS (net/sunrpc/sched.c
     /// `rpc_wait_bit_killable`), CIFS (fs/smb/client/transport.c `wait_for_response`), Ceph
-    /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), Lustre once the request is overdue
-    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`); others, as Storage Scale, have no public source
+    /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), or Lustre once the request is overdue
+    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`). Storage Scale's source is not public
     Remote,
-    /// automount(8) mounts a file system over the path; a waiting process can be killed
+    /// automount(8) mounts a file system over the path; SIGKILL ends a process that waits
     /// (fs/autofs/waitq.c `autofs_wait`)
     Automount,
-    /// a process answers. Once it has read the request, not even SIGKILL ends the caller
+    /// a process in user space. Once it has read a request, not even SIGKILL ends the caller
     /// (fs/fuse/dev.c `request_wait_answer`). The caller would stay in the step's cgroup, and Slurm
     /// would drain the node ("Kill task failed")
     Fuse,
 }
 
-/// File systems of this node's kernel, memory or disks; others count as remote.
+/// Types of [`Kind::Local`]; unknown types count as remote.
 const LOCAL: &str = "bcachefs binfmt_misc bpf btrfs cgroup cgroup2 configfs debugfs devpts devtmpfs ecryptfs efivarfs \
     erofs exfat ext2 ext3 ext4 f2fs fusectl hugetlbfs jfs mqueue nsfs overlay proc pstore ramfs \
     resctrl rootfs securityfs selinuxfs squashfs sysfs tmpfs tracefs xfs zfs";
@@ -74,8 +74,8 @@ impl Mounts {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }
 
-    /// The kind of a path that has no links and no dots. All its directories count, since a lookup
-    /// asks the file system of each.
+    /// The kind for `path`, which has no links, `.` or `..`. Every directory on the path counts: a
+    /// look-up calls each one's file system.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else {
             return Kind::Remote;
@@ -115,7 +115,7 @@ impl Mounts {
     /// The topmost mount stacked on `below` at `path`, or `below` itself.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
-        // bounds the loop, should parents form a circle
+        // bounds the loop if parents form a circle
         for _ in 0..self.0.len() {
             let is_on =
                 |mount: &&Mount| mount.parent == top.id && mount.at == path && mount.id != top.id;
@@ -128,7 +128,7 @@ impl Mounts {
     }
 }
 
-/// Decodes `\040`, as the kernel writes blanks, tabs, line feeds and backslashes
+/// Decodes the kernel's octal escapes of blanks (`\040`), tabs, line feeds and backslashes
 /// (fs/proc_namespace.c `show_mountinfo`, `mangle`).
 fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');

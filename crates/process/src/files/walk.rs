@@ -1,4 +1,4 @@
-//! Follows a path one directory at a time. A child process asks remote file systems, so that the
+//! Follows a path one directory at a time. A child process calls remote file systems, so that the
 //! task cannot hang.
 
 use super::mounts::{Kind, Mounts};
@@ -7,9 +7,9 @@ use nic_placement_node::discover::root::FileKind;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Nothing,
-    /// the path, without links unless all file systems are local
+    /// the path with links resolved, or unchanged if all file systems are local
     Local(String),
-    /// the path, without links
+    /// the path with links resolved
     Remote(String),
     Unanswered(&'static str),
 }
@@ -18,9 +18,9 @@ pub(super) trait FileSystems {
     /// the present text of /proc/self/mountinfo
     fn mounts(&mut self) -> String;
     fn local(&mut self, path: &str) -> FileKind;
-    /// `Err` has the reason why the file is unknown
+    /// `Err`: the reason why the kind is unknown
     fn remote(&mut self, path: &str) -> Result<FileKind, &'static str>;
-    /// opens a directory that automount(8) may mount first
+    /// opens a directory, so that automount(8) mounts there
     fn enter(&mut self, path: &str) -> Result<FileKind, &'static str>;
 }
 
@@ -50,7 +50,8 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         let is_last = left.iter().all(String::is_empty);
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
-            // a mount point needs no look-up: it is a directory if the path goes on, else a file
+            // a mount point needs no look-up: within the path it counts as a directory, at the end
+            // as a file
             _ if mounts.begins(&next) => Ok(if is_last {
                 FileKind::File
             } else {

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Most bytes of a line: Linux's `PIPE_BUF`, up to which a write to a pipe is atomic. A task with
-/// eight GPUs needs half.
+/// Most bytes of a line: a write to a pipe is atomic up to Linux's `PIPE_BUF`. A line about eight
+/// GPUs has half as many.
 pub const MAX_BYTES: usize = 4096;
 
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.
@@ -13,7 +13,7 @@ const MARK: usize = 48;
 /// `text`, with the characters of [`disturbs`] escaped as in a Rust literal (`\n`, `\u{1b}`), then
 /// cut and marked if longer than 4096 bytes.
 ///
-/// A second defence: [`super::Shown`] escapes and cuts quoted text before.
+/// A second defence: [`super::Shown`] has escaped and cut quoted text already.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! Findings, each one line, and foreign text made safe for a log.
+//! Findings of one line each, and text from outside, escaped for a log.
 
 pub mod line;
 
@@ -48,8 +48,8 @@ pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{end}")
 }
 
-/// Log lines: each finding once, with its first place and the number of other places. A broken
-/// `/sys` gives a finding for each device.
+/// Each finding once, with its first place and the number of other places: a broken `/sys` gives
+/// the same finding for each device. A last line counts findings not shown.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {
@@ -73,7 +73,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     found.iter().enumerate().map(line).collect()
 }
 
-/// Most findings in a [`summary`]; it counts the others.
+/// Most different findings in a [`summary`].
 const MOST_LINES: usize = 8;
 
 /// Text of a file, variable or user: cut, and escaped so that no cursor moves and no line ends.
@@ -85,7 +85,7 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// At most `most` characters of a word, each as in a Rust literal (`char::escape_debug`).
+    /// At most `most` characters of a word, each escaped by `char::escape_debug`.
     pub fn word(text: &'a str, most: usize) -> Shown<'a> {
         let is_message = false;
         Shown {

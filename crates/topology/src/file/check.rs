@@ -60,7 +60,6 @@ fn free_text(place: impl Display, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a text that is no [`DeviceName`].
 fn name<'a>(place: impl Display, text: impl Into<Option<&'a String>>) -> Result<()> {
     match text.into().map(|text| (text, text.parse::<DeviceName>())) {
         Some((text, Err(expected))) => wrong(place, text, expected),
@@ -85,7 +84,7 @@ fn sources(sources: &[String]) -> Result<()> {
 
 pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topology> {
     header(Some(&file.format), Some(file.version))?;
-    // no `DeviceName`: vendors' product names have spaces (`PowerEdge XE9680`)
+    // not as `DeviceName`: product names have spaces (`PowerEdge XE9680`)
     free_text("name", &file.name)?;
     if file.name.is_empty() {
         return wrong("name", "", "the machine's name");
@@ -205,8 +204,8 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     Ok(tree)
 }
 
-/// Refuses a function without a host bridge, but leaves the error to a bridge above that lacks its
-/// parent.
+/// Refuses a function that leads to no host bridge. A bridge above without its parent is refused by
+/// its own check.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -246,7 +245,7 @@ fn check_gpu(i: usize, gpu: &Gpu, function: &PciFunction) -> Result<()> {
     }
 }
 
-/// Refuses two GPUs with the same address and partition, UUID, device file, or runtime index.
+/// Refuses two GPUs with the same UUID, device file, runtime index or function (and partition).
 fn gpus_differ(gpus: &[Gpu]) -> Result<()> {
     let each = |of: fn(&Gpu) -> Option<String>, field: &str| {
         let values = gpus.iter().map(of).enumerate();

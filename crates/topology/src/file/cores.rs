@@ -23,7 +23,7 @@ pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
         let Some(last) = row.pus.iter().last() else {
             return wrong(at("pus"), &row.pus, "at least one CPU");
         };
-        // no overflow: all three are below 8192
+        // no overflow: `last`, `count` and `step` are below 8192
         if last + (count - 1) * step >= Bitmap::LIMIT {
             let expected = "numbers below 8192, those of the last core too";
             return wrong(at("pus"), &row.pus, expected);

@@ -1,8 +1,8 @@
 //! A PCI function in a topology file: a line of text, as this project writes it, or an object with
 //! the same fields.
 //!
-//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third of
-//! an object's size.
+//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third as
+//! long as such an object.
 
 use crate::PciFunction;
 use serde::de::value::MapAccessDeserializer;
@@ -11,7 +11,7 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The fields after address and parent, in written order.
+/// A line's fields after address and parent, in order.
 pub const FIELDS: [&str; 12] = [
     "class",
     "vendor",

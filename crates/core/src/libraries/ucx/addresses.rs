@@ -1,14 +1,15 @@
 //! `UCX_SOCKADDR_TLS_PRIORITY`: UCX's connection managers for IP addresses, in order.
 //!
 //! A server listens with all managers, by default `rdmacm,tcp,sockcm`. A client tries the managers
-//! in order, the next one only if no server answers. rdmacm needs the RDMA device that owns the
-//! address. If the server's `UCX_NET_DEVICES` lacks this device, the server rejects and the client
-//! gives up (UCX 1.10 to 1.22: src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`,
-//! `ucp_cm_client_connect_cb`). tcp needs the interface, and messages then use all devices that
-//! both sides have, NICs too. So our list comes with `tcp,sockcm`, the default without rdmacm. UCX
-//! ignores unknown managers (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
+//! in order, the next only if no server answers. rdmacm needs the RDMA device that owns the
+//! address: if the server's `UCX_NET_DEVICES` lacks this device, the server rejects the client,
+//! which gives up (UCX 1.10 to 1.22: src/ucp/wireup/wireup_cm.c
+//! `ucp_ep_cm_server_create_connected`, `ucp_cm_client_connect_cb`). tcp needs only the interface;
+//! messages then use all devices that both peers have, NICs too. So our list comes with
+//! `tcp,sockcm`, the default without rdmacm. UCX ignores unknown managers
+//! (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
 //!
-//! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device, under tcp an interface.
+//! With `UCX_CM_USE_ALL_DEVICES=n` messages use only the address's device: with tcp an interface.
 
 use super::super::{Answer, Query, works};
 use super::{FILES, NET_DEVICES};
@@ -17,7 +18,7 @@ use crate::topology::{NicKind, Port, Topology};
 pub const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
 pub const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
 
-/// An error if the user's settings make connections need a port that the list lacks.
+/// An error if the user's settings tie connections by address to ports that the list lacks.
 pub fn check(query: &Query, list: &[String]) -> Result<(), &'static str> {
     if !leaves_ports_out(query.node, list) {
         return Ok(());

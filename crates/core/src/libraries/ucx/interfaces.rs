@@ -2,8 +2,8 @@
 //!
 //! UCX uses interfaces that are up, running and have an address, `lo` too (UCX 1.11 to 1.22:
 //! src/uct/tcp/tcp_iface.c `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`); since
-//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses. UCX warns in
-//! every process of other names in a list.
+//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses. Of other
+//! interfaces in a list UCX warns in every process.
 //!
 //! The kernel prints /proc/net's tables without the RTNL lock. getifaddrs(3) waits for that lock,
 //! which a driver may hold while its firmware works.
@@ -13,14 +13,14 @@ use crate::order::Order;
 use crate::topology::network::Ipv4Route;
 use std::collections::BTreeMap;
 
-/// The main table of IPv4 (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
+/// IPv4's main routing table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
 pub const ROUTES: &str = "/proc/net/route";
 /// IPv6 addresses (the kernel's net/ipv6/addrconf.c, `if6_seq_show`).
 const ADDRESSES: &str = "/proc/net/if_inet6";
 const CLASS: &str = "/sys/class/net";
 pub const LOOPBACK: &str = "lo";
 
-/// Each interface costs two files to read, and execve(2) fails if a variable exceeds 128 KiB.
+/// Each interface costs two file reads, and execve(2) fails if a variable exceeds 128 KiB.
 const MOST: usize = 1024;
 
 /// The interfaces of this network namespace, sorted; `None` if some may be unknown.
@@ -62,9 +62,9 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
 
 /// True if the route proves that its interface has an address.
 ///
-/// A host route is no proof: container networks have host routes to interfaces without addresses.
-/// An IPv6 next hop, printed as gateway 0, is no proof: with BGP unnumbered the node's address is
-/// on `lo`. Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
+/// A host route without gateway is no proof: container networks have such routes to interfaces
+/// without addresses. An IPv6 next hop, printed as gateway 0, is no proof: with BGP unnumbered the
+/// node's address is on `lo`. Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
 pub fn stands_for_an_address(route: &Ipv4Route) -> bool {
     let is_to_host_or_by_ipv6 = if route.has_gateway() {
         route.gateway.is_unspecified()
@@ -82,8 +82,8 @@ fn with_global_address(line: &str) -> Option<&str> {
     columns.nth(1)
 }
 
-/// True in the two states with IFF_RUNNING (net/core/dev.c `dev_get_flags`, `netif_oper_up`);
-/// `None` without a readable state.
+/// True for the states with IFF_RUNNING (net/core/dev.c `dev_get_flags`, `netif_oper_up`); `None`
+/// without a readable state.
 pub fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
     match state.trim() {

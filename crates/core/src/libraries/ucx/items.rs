@@ -22,11 +22,11 @@ pub(super) struct Transports {
     pub gpu_initiated: Gda,
 }
 
-/// The transport for GPU-initiated RDMA, `rc_gda`.
+/// `rc_gda`, the transport for GPU-initiated RDMA, in `UCX_TLS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gda {
     Named,
-    /// not excluded, or listed by its alias `ib` (since 1.21)
+    /// admitted by `all`, a `^` list without it, or the alias `ib` (since 1.21)
     LeftIn,
     RuledOut,
 }

@@ -17,8 +17,9 @@ pub const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 enum Subnet {
     InfiniBand(SubnetPrefix),
     Roce(Network),
-    /// no network in IPv4's main table, the only table in `Topology`; UCX reads also IPv6's and a
-    /// VRF's (since 1.19: src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`)
+    /// a port without a network in IPv4's main table, the only table in `Topology`; UCX also reads
+    /// tables of IPv6 and VRFs (since 1.19: src/ucs/sys/netlink.c
+    /// `ucs_netlink_init_routing_table_cache`)
     Unknown(PortRef),
 }
 
@@ -59,8 +60,8 @@ impl Separated {
     }
 }
 
-/// The subnets of a GPU's NICs, empty for RoCE without an IPv4 address; `None` without NICs, or if
-/// InfiniBand's prefix is unknown.
+/// The subnets of a GPU's NICs, empty for RoCE without an address; `None` without NICs, or with
+/// only InfiniBand ports of unknown prefix.
 fn of_gpu(node: &Topology, map: &NodePlacement, gpu: &GpuPlacement) -> Option<Vec<Subnet>> {
     let (mut found, mut has_ethernet) = (Vec::new(), false);
     for choice in &gpu.choices {
@@ -73,8 +74,7 @@ fn of_gpu(node: &Topology, map: &NodePlacement, gpu: &GpuPlacement) -> Option<Ve
     (has_ethernet || !found.is_empty()).then_some(found)
 }
 
-/// The port's subnets, but no RoCE network that contains another of them: UCX takes the closest
-/// route.
+/// The port's subnets, without a RoCE network that contains another: UCX takes the closest route.
 fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     let networks = &port.networks;
     match port.link_layer {

@@ -1,4 +1,4 @@
-//! A row of facts for each port, except those of NICs that are excluded as a whole.
+//! A row of facts for each port of the NICs that are not excluded as a whole.
 
 use super::super::{Selection, gbps};
 use crate::placement::{Excluded, NodePlacement, Rail};
@@ -15,7 +15,7 @@ pub(super) struct Row<'a> {
     pub(super) port: &'a Port,
     /// true if `include=` names the NIC: no evidence counts against it
     pub(super) wanted: bool,
-    /// the NIC's PCI device id; NICs with equal ids hardly ever differ in vendor
+    /// PCI device id without vendor: NICs of two vendors hardly ever share one
     pub(super) device: Option<u16>,
     pub(super) failure: Option<String>,
     /// true if the port is a rail of the step's map
@@ -97,7 +97,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The first GPU to which this port is nearer than all of `others`.
+    /// The first GPU to which `row`'s port is nearer than all of `others`.
     pub(super) fn needed_by(&self, row: &Row, others: &[&Row]) -> Option<usize> {
         let needs = |gpu: &Ascent| {
             let own = self.path(gpu, row);
@@ -106,7 +106,6 @@ impl<'a> Table<'a> {
         self.gpus().iter().position(needs)
     }
 
-    /// The path to the nearest GPU.
     pub(super) fn to_gpu(&self, row: &Row) -> Option<PathType> {
         self.gpus().iter().map(|gpu| self.path(gpu, row)).min()
     }
@@ -169,7 +168,6 @@ fn function_of(
 }
 
 impl Row<'_> {
-    /// `mlx5_0:1`
     pub(super) fn name(&self) -> String {
         format!("{}:{}", self.nic.name, self.port.number)
     }
@@ -211,7 +209,7 @@ impl Row<'_> {
         }
     }
 
-    /// Evidence from the port's default route and virtual functions.
+    /// Evidence against the port: the default route, or virtual functions that share the port.
     pub(super) fn own_evidence(&self, good: &[&Row]) -> Vec<String> {
         if self.wanted {
             return Vec::new();
@@ -225,9 +223,9 @@ impl Row<'_> {
         route.into_iter().chain(self.shared_port(good)).collect()
     }
 
-    /// Evidence of other users of the port, which a physical function shares with its virtual
-    /// functions. If a virtual function may be chosen, it replaces the physical one. If none is a
-    /// NIC of the node, virtual machines or containers have them and use the port too.
+    /// Evidence against a physical function whose virtual functions share its port. A virtual
+    /// function that may be chosen replaces the physical one. If no virtual function is a NIC of
+    /// the node, virtual machines or containers use the port through them.
     fn shared_port(&self, good: &[&Row]) -> Option<String> {
         if self.shows_vf {
             let is_free = |other: &&&Row| {

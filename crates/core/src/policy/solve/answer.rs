@@ -1,14 +1,15 @@
-//! An answer with the GPUs' shares, and the loss by a move.
+//! An answer of the solver, its score, and the loss by a move.
 
 use super::RailSet;
 use super::load::Load;
 use super::problem::{PARTS, Problem, path_digit};
 use std::cmp::Reverse;
 
-/// The loss by a GPU's move, in the first respect in which the [`Score`]s differ.
+/// The loss if a GPU moves to another rail, by the first field in which the [`Score`]s differ.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Loss {
-    /// GPU `gpu` gets `there` instead of `here`, in Mbit/s, and no other GPU's gain outweighs this
+    /// GPU `gpu` would get `there` instead of `here`, in Mbit/s, and no other GPU's gain outweighs
+    /// this
     Less { gpu: usize, there: u64, here: u64 },
     /// farther paths
     Path,
@@ -25,7 +26,7 @@ pub(crate) enum Loss {
 pub(crate) struct Score {
     /// in whole Mbit/s, ascending, since the worst-off GPU counts first
     pub(super) shares: Reverse<Vec<u64>>,
-    /// number of paths of each kind, the farthest in the highest digit
+    /// number of paths of each kind, the farthest kind in the highest 16 bits
     pub(super) path: u128,
     /// sum of the squares of the rails' numbers of users
     pub(super) users: u64,
@@ -89,8 +90,8 @@ impl<'p> Solved<'p> {
         }
     }
 
-    /// True if no other answer is as good: each GPU has its best rails at full bandwidth, and none
-    /// of its other rails equals them.
+    /// True if no other answer is as good: each GPU's rails give full bandwidth, and every other
+    /// rail open to the GPU is worse.
     pub(super) fn is_ideal(&self) -> bool {
         let problem = self.problem;
         self.rails_of.iter().enumerate().all(|(gpu, rails)| {
@@ -102,8 +103,8 @@ impl<'p> Solved<'p> {
         })
     }
 
-    /// The loss if a GPU exchanged its least useful rail for `to`, and no other GPU moved; `None`
-    /// if the GPU has no rail.
+    /// The loss if a GPU gave its least useful rail for `to`, and no other GPU moved; `None` if the
+    /// GPU has no rail.
     pub(crate) fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let own = self.rails_of[gpu];
         let (score, before) = (self.score(), self.shares.clone());
@@ -130,8 +131,8 @@ impl<'p> Solved<'p> {
         }
         let mut levels = there.shares.0.iter().zip(&score.shares.0);
         if let Some((&level, _)) = levels.find(|(after, before)| after != before) {
-            // of the GPUs that fell to `level` or below, the one with the largest new share; of
-            // equals, the GPU that moved
+            // of the GPUs that fell from above `level`, the one with the largest new share up to
+            // `level`; of equals, the GPU that moved
             let fallen =
                 (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
             let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));

@@ -5,10 +5,11 @@ use super::load::Move;
 use super::problem::{PARTS, path_digit};
 use std::cmp::{Ordering, Reverse};
 
-/// Rounds in which each rail of each GPU is compared with each other rail. Real nodes need three.
+/// The most rounds; a round compares each rail of each GPU with each other rail. Real nodes need
+/// three.
 const ROUNDS: usize = 8;
-/// Comparisons in all rounds together, a bound on the step's time: 256 GPUs with 8 of 64 NICs each
-/// have too many for one round, 16 GPUs with 2 of 32 have all eight rounds.
+/// The most comparisons in all rounds, a bound on the step's time: 16 GPUs with 2 of 32 NICs each
+/// get all eight rounds, 256 GPUs with 8 of 64 none.
 const COMPARISONS: usize = 8192;
 
 pub(super) fn improved(answer: Solved) -> Solved {
@@ -39,7 +40,7 @@ pub(super) fn improved(answer: Solved) -> Solved {
 
 struct Improving<'p> {
     answer: Solved<'p>,
-    /// the least share of any GPU
+    /// the least share
     worst: u64,
     /// `[link]`: the GPUs whose paths cross it, ascending, once for each path
     users: Vec<Vec<usize>>,
@@ -70,8 +71,8 @@ impl Improving<'_> {
         gained
     }
 
-    /// Moves a GPU from its `slot`-th rail to `to`, or exchanges the two rails with a GPU that has
-    /// `to`, if that gains; true if made.
+    /// Moves a GPU from its `slot`-th rail to `to`, or exchanges these rails with a GPU that has
+    /// `to`. Keeps only a gain; true if kept.
     fn try_rail(&mut self, gpu: usize, slot: usize, to: usize) -> bool {
         let rails = self.answer.rails_of[gpu];
         let Some(from) = rails.iter().nth(slot).filter(|_| !rails.contains(to)) else {
@@ -92,8 +93,9 @@ impl Improving<'_> {
         })
     }
 
-    /// Exchanges `from` and `to` among all GPUs that have one of the two, if that gains; true if
-    /// made. Tried only if a GPU gets a better rail, or the first of these GPUs the earlier one.
+    /// Exchanges rails `from` and `to` of the GPUs that have one of them. Keeps only a gain; true
+    /// if kept. Tried only if a GPU gets a better rail, or the first GPU gets `to`, the earlier
+    /// rail.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
         let Solved {
             problem, rails_of, ..
@@ -122,15 +124,15 @@ impl Improving<'_> {
             && self.make_if_gain(&moves)
     }
 
-    /// True if the GPU has a choice, and its new rail is open to it and not yet its own.
+    /// True if the GPU has a choice, may have `to`, and does not have it yet.
     fn may_take(&self, &Move { gpu, to, .. }: &Move) -> bool {
         let problem = self.answer.problem;
         let open = problem.open[gpu].minus(self.answer.rails_of[gpu]);
         open.contains(to) && !problem.is_decided(gpu)
     }
 
-    /// A quick test: false if the move is unlikely to gain; other GPUs' gains may be missed. True
-    /// for a GPU that wants several rails, since another may make up for a loss.
+    /// A quick test: false if the GPU itself would hardly gain, though others might. Always true
+    /// for a GPU with several rails: the others may gain.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {
@@ -173,7 +175,7 @@ impl Improving<'_> {
         self.is_gain(after.cmp(&before), moves)
     }
 
-    /// Makes `moves` between two rails if they gain together; true if made.
+    /// Makes `moves`, all between two rails, if together they gain; true if made.
     fn make_if_gain(&mut self, moves: &[Move]) -> bool {
         let before = self.answer.load.attempt(moves);
         for one in moves {
@@ -214,8 +216,8 @@ impl Improving<'_> {
         *rails = rails.without(from).with(to);
     }
 
-    /// Each GPU whose share the attempted moves change, with its new share; `None` if one falls
-    /// below the present worst. `before` is from `Load::attempt`.
+    /// The GPUs whose shares the attempted moves change, with the new shares; `None` if a share
+    /// falls below the present least. `before` is from `Load::attempt`.
     fn changed_shares(&self, moves: &[Move], before: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Solved {
             load,
@@ -242,7 +244,7 @@ impl Improving<'_> {
         Some(changed)
     }
 
-    /// Compares the new shares with the present ones, from the worst-off GPU on.
+    /// Compares the new shares with the present ones, from the least on.
     fn compare(&self, changed: &[(usize, u64)]) -> Ordering {
         let (mut before, mut after): (Vec<u64>, Vec<u64>) = changed
             .iter()
@@ -253,8 +255,8 @@ impl Improving<'_> {
         after.cmp(&before)
     }
 
-    /// True if the moves bring more bandwidth; of equals nearer paths, then more even use, then an
-    /// earlier rail for the first GPU that moves.
+    /// True if `shares` (new against present) is `Greater`. If `Equal`: true for nearer paths, else
+    /// more even use of the rails, else an earlier rail for the first GPU that moves.
     fn is_gain(&self, shares: Ordering, moves: &[Move]) -> bool {
         if shares != Ordering::Equal {
             return shares == Ordering::Greater;

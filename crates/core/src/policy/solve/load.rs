@@ -1,4 +1,4 @@
-//! The paths that cross each link in an answer, and each path's part of the link.
+//! The paths that cross each link in an answer, and each path's bandwidth on the link.
 
 use super::RailSet;
 use super::problem::{PARTS, Problem};
@@ -12,9 +12,9 @@ pub(super) struct Move {
 
 pub(crate) struct Load<'p> {
     problem: &'p Problem,
-    /// `[link]`: its paths' bandwidths when alone, ascending, each with its number of paths
+    /// `[link]`: its paths' bandwidths when alone, ascending, each with the number of such paths
     owns: Vec<Vec<(u64, u64)>>,
-    /// `[link]`: the most that each path gets of it
+    /// `[link]`: the most that a path gets of it ([`level`])
     pub(super) levels: Vec<u64>,
     /// `[link]`: its level with one more path of unlimited demand
     pub(super) joining: Vec<u64>,
@@ -82,7 +82,7 @@ impl<'p> Load<'p> {
         }
     }
 
-    /// Adds or removes a path. A bandwidth without paths stays in `owns`, since it may come again.
+    /// Adds or removes a path. A bandwidth without paths stays in `owns`: paths often come again.
     fn change(&mut self, gpu: usize, rail: usize, adds: bool) {
         let own = self.problem.own(gpu, rail);
         for link in self.problem.crossed(gpu, rail) {
@@ -105,7 +105,6 @@ impl<'p> Load<'p> {
         self.joining[link] = level(capacity, owns, 1);
     }
 
-    /// `[gpu]`: its [`Load::total`]
     pub(crate) fn totals(&self, rails_of: &[RailSet]) -> Vec<u64> {
         let rails_of = rails_of.iter().enumerate();
         rails_of
@@ -118,7 +117,7 @@ impl<'p> Load<'p> {
         rails.iter().map(|rail| self.share(gpu, rail)).sum::<u64>() / PARTS
     }
 
-    /// A GPU's share of a rail, in parts of a Mbit/s.
+    /// A GPU's share of a rail, in Mbit/s times [`PARTS`].
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
         let levels = self
             .problem

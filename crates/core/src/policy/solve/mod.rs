@@ -4,12 +4,9 @@
 //! nearer paths, by equal numbers of GPUs per rail, and by rail order.
 //!
 //! A path from a GPU to a rail crosses links: the rail's port, PCIe links, the connection of two
-//! sockets. Each link divides its bandwidth evenly among its paths; a path that is narrower
-//! elsewhere leaves its unused part to the others. A GPU's share of a rail is the least that its
-//! path and these links allow; shares of several rails add up.
-//!
-//! The solver starts with two simple answers (`start`), improves each by moves and exchanges of
-//! rails (`improve`), in a fixed number of rounds, and takes the better one.
+//! sockets. Each link divides its bandwidth evenly among its paths; if a path gets less elsewhere,
+//! the others get the rest. A GPU's share of a rail is the least that the path and its links allow;
+//! shares of several rails add up.
 
 mod answer;
 mod improve;

@@ -3,11 +3,10 @@
 
 use super::{MOST_RAILS, RailSet};
 
-/// Parts of a Mbit/s, the unit of shares: a multiple of each of 1 to 16, so that most divisions are
-/// exact.
+/// Parts of a Mbit/s, the unit of shares: divisible by 1 to 16, so that most divisions are exact.
 pub(super) const PARTS: u64 = 720_720;
 
-/// Number of kinds of path; all farther paths are of the last kind.
+/// Number of kinds of path; all farther paths count as the last kind.
 pub(crate) const KINDS: u8 = 8;
 
 /// One path of this kind in `Score::path`: each kind has 16 bits, enough for all paths of a node.
@@ -16,7 +15,7 @@ pub(super) fn path_digit(kind: u8) -> u128 {
 }
 
 struct Path {
-    /// its bandwidth while no other path shares its links, in parts of a Mbit/s
+    /// bandwidth when no other path shares its links, in parts of a Mbit/s
     own: u64,
     /// position of its first link in [`Problem::crossed`]
     first: u32,
@@ -29,7 +28,7 @@ pub(crate) struct Problem {
     rails: usize,
     /// `[gpu]`: number of rails to get
     pub(super) wants: Vec<usize>,
-    /// `[gpu]`: rails from which it may choose
+    /// `[gpu]`: rails that the GPU may get
     pub(super) open: Vec<RailSet>,
     /// `[link]`, in parts of a Mbit/s: the rails first, then links that several paths share
     pub(super) capacities: Vec<u64>,
@@ -40,8 +39,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem without paths, for [`Problem::add_path`]. `rates`: each rail's in Mbit/s, for at
-    /// most [`MOST_RAILS`]. `wants`: each GPU's number of rails, from 1 to all.
+    /// A problem without paths. `rates`: Mbit/s of each rail, for at most [`MOST_RAILS`] rails.
+    /// `wants`: each GPU's number of rails; 0 counts as 1, too many as all.
     pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         let most = rails.clamp(1, MOST_RAILS);
@@ -62,9 +61,8 @@ impl Problem {
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// Adds the next path, GPU by GPU and rail by rail. `lets_through`: its bandwidth in Mbit/s
-    /// without regard to shared links. `of_gpu`, `of_rail`, `between`: its shared links besides the
-    /// rail.
+    /// Adds the next path; paths come GPU by GPU, in rail order. `lets_through`: the path's Mbit/s
+    /// apart from shared links. `of_gpu`, `of_rail`, `between`: shared links besides the rail.
     pub(crate) fn add_path(
         &mut self,
         lets_through: u64,
@@ -74,7 +72,7 @@ impl Problem {
     ) {
         let (rail, first) = (self.paths.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
-        // mostly the narrowest link: an early place lets `Load::joining` end early
+        // mostly the narrowest link: placed early, it lets `Load::joining` end early
         self.crossed.extend(between);
         self.crossed.extend_from_slice(of_gpu);
         // the link above two functions of one device is on both sides, and counts once

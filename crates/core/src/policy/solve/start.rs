@@ -1,4 +1,4 @@
-//! Two simple answers to begin with.
+//! The solver's two first answers.
 
 use super::RailSet;
 use super::answer::Solved;
@@ -6,7 +6,7 @@ use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
-/// Each GPU in turn takes its nearest rail, of equals the least used so far, as other tools do.
+/// Each GPU in turn takes its nearest rail; of equals, the least used so far.
 pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut users = vec![0; problem.rails()];
@@ -14,7 +14,7 @@ pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
         .iter()
         .flat_map(|rails| rails.iter())
         .for_each(|rail| users[rail] += 1);
-    // `[gpu][kind of path]`: its open rails
+    // `[gpu][kind of path]`: the GPU's open rails
     let mut of_kinds = vec![[RailSet::default(); KINDS as usize]; problem.gpus()];
     for (gpu, of_kinds) in of_kinds.iter_mut().enumerate() {
         for rail in problem.open[gpu].iter() {
@@ -56,7 +56,7 @@ pub(super) fn richest(problem: &Problem) -> Solved<'_> {
     Solved::with_load(problem, rails_of, load)
 }
 
-/// The rails of GPUs without a choice.
+/// The rails of GPUs without a choice; other GPUs get none.
 fn given(problem: &Problem) -> Vec<RailSet> {
     let given = |gpu: usize| match problem.is_decided(gpu) {
         true => problem.open[gpu],
@@ -66,7 +66,7 @@ fn given(problem: &Problem) -> Vec<RailSet> {
 }
 
 /// Gives each GPU with a choice one rail per round, until it has as many as it wants; `next`
-/// chooses from its open rails.
+/// chooses from the open rails that the GPU lacks.
 fn in_turn(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

@@ -7,14 +7,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub(super) struct Contained {
-    /// without symbolic links
+    /// a path without symbolic links
     pub(super) base: PathBuf,
     /// resolved directories by path: most files share a directory
     directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
 impl Contained {
-    /// The tree at `path`, or in the first subdirectory by name with `sys`, as in many archives.
+    /// The tree at `path`. If `path` has no `sys`, as in many archives, the first subdirectory by
+    /// name that has one.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
@@ -32,12 +33,12 @@ impl Contained {
         })
     }
 
-    /// A directory's path without links, if that is below the base.
+    /// A directory's path without links, if that path is below the base.
     ///
-    /// Resolves only the last name, below the parent in `directories`; `canonicalize` would look up
+    /// Resolves only the last name; `directories` has the parent. `canonicalize` would look up
     /// every name.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
-        /// Most names in a path; the deepest path read has 25.
+        /// Most names in a path resolved by recursion; discovery's deepest has 25.
         const MAX_PARTS: usize = 64;
         if let Some(known) = self.directories.borrow().get(path) {
             return known.clone();
@@ -76,7 +77,7 @@ impl Contained {
         };
         match self.directory(path) {
             Some(real) => real != self.base.join(path),
-            // missing, or outside
+            // missing, or outside the tree
             None => {
                 let above = path.match_indices('/').map(|(at, _)| &path[..at]);
                 above.chain([path]).any(is_link)
@@ -84,7 +85,7 @@ impl Contained {
         }
     }
 
-    /// A file's path without links, if that is below the base.
+    /// A file's path without links, if that path is below the base.
     pub(super) fn resolve(&self, path: &str) -> Option<PathBuf> {
         let (directory, name) = path.rsplit_once('/')?;
         self.inside(self.directory(directory)?.join(name))

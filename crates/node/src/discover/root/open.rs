@@ -1,4 +1,4 @@
-//! Opens untrusted paths: never blocks, and takes only regular files of the required owner.
+//! Opens untrusted paths without blocking, and only regular files of the required owner.
 
 use std::fmt;
 use std::fs::{self, File, FileType, Metadata};
@@ -9,9 +9,9 @@ use std::path::Path;
 /// The required owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// any user, for a process with the rights of the user that named the file
+    /// any user: the process has the rights of the user that named the file
     Anyone,
-    /// root alone, for a process of root's that obeys the file
+    /// root, and only root may write: the process runs as root and obeys the file
     Root,
 }
 
@@ -77,17 +77,17 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// No wait for a pipe's writer or a lease, no controlling terminal, closed by execve(2).
+/// An open does not wait (for a pipe's writer or a lease) and sets no controlling terminal;
+/// execve(2) closes the file.
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-/// [`FLAGS`], and a link is refused.
+/// [`FLAGS`], and a symbolic link is refused.
 pub const UNLINKED: i32 = FLAGS | libc::O_NOFOLLOW;
 
-/// Opens a file below `/sys` or `/proc`, where only the kernel makes files.
+/// Opens a regular file below `/sys` or `/proc`, where only the kernel makes files.
 pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS)
 }
 
-/// Opens a regular file; a link is refused.
 pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     is_regular(&fs::symlink_metadata(path)?)?;
     open(path, UNLINKED)
@@ -139,14 +139,14 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// Checks the owner of the open file, not of its directories: their owners could only put another
-/// file of root's in its place.
+/// Checks the owner of the open file, not of the directories above: a directory's owner could only
+/// put another of root's files at `path`.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_followed(path).and_then(|file| bounded(file, limit, author));
     read.map_err(|problem| problem.of(path))
 }
 
-/// As [`read_file`], but a link is refused.
+/// As [`read_file`], but a symbolic link is refused.
 pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_resolved(path).and_then(|file| bounded(file, limit, author));
     read.map_err(|problem| problem.of(path))
@@ -172,7 +172,7 @@ pub(super) fn within(limit: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Obstacle> 
 pub struct Beginning {
     /// with bytes that are not UTF-8 replaced
     pub text: String,
-    /// true if the file is longer
+    /// true if the file is longer than the limit
     pub is_cut: bool,
 }
 
@@ -181,7 +181,7 @@ pub struct Beginning {
 ///
 /// No owner is checked: the process has the user's rights, or no user chose the path.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
-    // std would read 32 bytes, then 64 and so on; procfs makes its table again for each read
+    // procfs makes a file's text again for each read, and std would begin with 32 bytes
     let mut bytes = Vec::with_capacity(4096);
     let mut file = open_followed(path).ok()?.take(limit as u64 + 1);
     file.read_to_end(&mut bytes).ok()?;
@@ -197,7 +197,7 @@ pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Opens a regular file of any user's, to be read in pieces.
+/// Opens a regular file of any user, to be read in pieces.
 pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     open_followed(path).map_err(|problem| problem.of(path))
 }
@@ -205,7 +205,7 @@ pub fn open_long(path: &Path) -> Result<File, Unreadable> {
 /// The kind of file at a path; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileKind {
-    /// no file, or no permission
+    /// no file, or an error
     Nothing,
     Directory,
     /// the link's target
@@ -226,21 +226,20 @@ pub fn file_kind(path: &Path) -> FileKind {
     }
 }
 
-/// Device and inode of a path's target, the same in all mount namespaces.
+/// Device and inode of the file at a path; a file has the same in every mount namespace.
 pub fn identity(path: &str) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`); it outlives changes
-/// of the mount namespace.
+/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`). The descriptor
+/// outlives changes of the mount namespace.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(flags).open(path)
 }
 
-/// Refuses a path that is no directory, or not of this `author`.
 pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Obstacle> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {
