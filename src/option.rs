@@ -83,7 +83,7 @@ pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
 /// line, before any other hook (src/common/spank.c, `spank_stack_load`).
 static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
 
-/// Adds one plugstack.conf line's arguments, without those for faults in test builds.
+/// Adds one plugstack.conf line's arguments, except those that ask test builds for faults.
 pub(crate) fn note_arguments(spank: &SpankHandle) {
     // an error counts as an unknown argument, so no step is placed
     let said = spank

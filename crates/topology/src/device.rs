@@ -188,7 +188,7 @@ pub struct Port {
     /// `ports/N/phys_state`, such as `LinkUp`
     pub phys_state: Option<String>,
     pub netdev: Option<String>,
-    /// first half of the first GID; only on InfiniBand the subnet prefix
+    /// first half of the first GID; it is the subnet prefix on InfiniBand only
     pub subnet: Option<SubnetPrefix>,
     /// newest RoCE type of the GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,

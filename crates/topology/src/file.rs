@@ -35,7 +35,7 @@ pub const MAX_NUMA_NODES: usize = 1024;
 const MAX_CORES: usize = 8192;
 /// Most PCI functions: all GPUs and NICs, each below seven bridges of its own.
 pub const MAX_PCI: usize = 4096;
-/// Most GPUs: four times the 64 of 8 MI300X in CPX mode; the assignment's cost grows with them.
+/// Most GPUs: four times 64, as 8 MI300X in CPX mode have; the assignment's cost grows with them.
 pub const MAX_GPUS: usize = 256;
 /// Most MIG instances of a GPU: today's GPUs have 7 slices, so at most 7 instances.
 pub const MAX_MIG_INSTANCES: u32 = 64;

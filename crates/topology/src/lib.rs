@@ -61,8 +61,8 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
-    /// Path kinds by (GPU, NIC). They override the PCI tree, which lacks switches in a virtual
-    /// machine, and bridges in a topology imported from `nvidia-smi topo -m`.
+    /// Path kinds by (GPU, NIC). They override the PCI tree: a virtual machine's lacks switches, an
+    /// imported `nvidia-smi topo -m` has no bridges.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
     /// the built-in model that supplied paths or roles of a live or captured node
     pub supplied_by: Option<String>,

@@ -369,7 +369,7 @@ impl Answer {
     }
 }
 
-/// The changes to one task's environment, the marker last.
+/// The changes to one task's environment, [`marker::NAME`] last.
 pub(crate) fn environment<'p>(
     prepared: &'p Prepared,
     node: &Topology,

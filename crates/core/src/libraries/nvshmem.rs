@@ -146,7 +146,7 @@ fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// `1` if our list is the task's one NIC.
+/// `1` if we set `NVSHMEM_HCA_LIST` to the task's one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     if query.users(HCA_LIST).is_some() || !query.prepared.is_wanted(HCA_LIST) {

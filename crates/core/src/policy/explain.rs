@@ -82,7 +82,8 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The reason why `gpu` lacks `rail`: the `Loss` if `gpu` exchanged its least useful rail for it.
+/// The reason why `gpu` lacks `rail`, as text: the `Loss` that would follow if `rail` replaced its
+/// least useful rail.
 pub fn loss(
     map: &NodePlacement,
     paths: &Paths,

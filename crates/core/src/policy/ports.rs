@@ -225,9 +225,9 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
 }
 
 /// The reason to keep a slower port beside a good port of its card: NCCL merges a card's ports
-/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than the slower port's rate without it.
-/// `None` if no good port has the same function and port numbers: sites often connect each card's
-/// second port to a slower network.
+/// (src/graph/topo.cc, `ncclTopoAutoMerge`), and without the slower port loses more than its rate.
+/// `None` if on no card a good port has these function and port numbers: sites often connect each
+/// card's second port to a slower network.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
     let mate = others.iter().find(|other| other.card() == row.card())?;
     let mut peers = others.iter().map(|other| other.place_on_card());

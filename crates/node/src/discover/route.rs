@@ -47,9 +47,9 @@ impl Discovery<'_> {
         }
     }
 
-    /// For active RoCE ports without a network in the main IPv4 table, sets `other_namespace`, else
-    /// `routes_elsewhere` if a GID is valid beyond the link: UCX also uses IPv6 routes and other
-    /// tables, such as a VRF's.
+    /// For active RoCE ports without a network in the main IPv4 table, sets `other_namespace` if
+    /// the interface is in another one. Otherwise sets `routes_elsewhere` if a GID is valid beyond
+    /// the link: UCX also uses IPv6 routes and other tables, such as a VRF's.
     ///
     /// The kernel makes a port's GIDs from its interfaces' addresses
     /// (drivers/infiniband/core/roce_gid_mgmt.c).
