@@ -136,7 +136,7 @@ fn arguments() -> Vec<String> {
     words.collect()
 }
 
-/// In sbatch and salloc with the option: copies a valid [`ENVIRONMENT`] to [`BEFORE`].
+/// In sbatch and salloc, if our option is given: copies [`ENVIRONMENT`] to [`BEFORE`] if valid.
 pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;

@@ -215,7 +215,7 @@ fn slurms_log_level() -> Option<c_int> {
     let level = LEVEL.get_or_init(|| {
         let symbol = programs_symbol(c"slurm_get_log_level");
         // SAFETY: src/common/log.h declares `int get_log_level(void)`, which Slurm also exports
-        // as `slurm_get_log_level` for its own log macros; NULL is `None`.
+        // as `slurm_get_log_level`; NULL is `None`.
         unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(symbol) }
     });
     level.map(|level| level())

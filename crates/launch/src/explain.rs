@@ -33,15 +33,6 @@ pub struct Pair {
     pub why: String,
 }
 
-/// The least and the most of a path's narrowest rate that was measured for one flow, in thousandths, by kind of path.
-pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
-    (1000, 1000),
-    (1000, 1000),
-    (750, 1000),
-    (750, 1000),
-    (450, 850),
-];
-
 /// Its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
     let rails_of: Vec<RailSet> = map

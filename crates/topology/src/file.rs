@@ -43,7 +43,7 @@ pub const MAX_MIG_INSTANCES: u32 = 64;
 pub const MAX_NICS: usize = 256;
 /// Most ports of a NIC: adapters have one or two; the kernel allows 255.
 pub const MAX_PORTS: usize = 16;
-/// Most network interfaces of a NIC: one per port, and some VLANs.
+/// Most network interfaces of a NIC: one per port, some VLANs.
 pub const MAX_NETDEVS: usize = 64;
 /// Most IPv4 networks of a port: usually a few, but on a router a whole routing table.
 pub const MAX_NETWORKS: usize = 16 * 1024;

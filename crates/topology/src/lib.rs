@@ -62,7 +62,7 @@ pub struct Topology {
     /// in PCI order, then NICs without a PCI function by name
     pub nics: Vec<Nic>,
     /// Path kinds by (GPU, NIC). They override the PCI tree: a virtual machine's lacks switches, an
-    /// imported `nvidia-smi topo -m` has no bridges.
+    /// imported `topo -m` bridges.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
     /// the built-in model that supplied paths or roles of a live or captured node
     pub supplied_by: Option<String>,

@@ -110,7 +110,7 @@ impl Topology {
             let mut rate = function.link.current?;
             let limit = limits.get(at / 2).copied().unwrap_or(0);
             rate.tenths_gt = rate.tenths_gt.max(limit);
-            // bridges that are functions of one device are ports with a link each
+            // each bridge has a link of its own
             let device = match at {
                 0 => function.address.card(),
                 _ => function.address,

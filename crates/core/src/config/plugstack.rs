@@ -77,8 +77,8 @@ impl Layer {
 }
 
 impl Admin {
-    /// Parses plugstack.conf's arguments. For a malformed argument a diagnostic has
-    /// [`Diagnostic::refuses`] set, so that no step is placed.
+    /// Parses plugstack.conf's arguments. A malformed one sets [`Diagnostic::refuses`]: no step is
+    /// placed.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments = arguments

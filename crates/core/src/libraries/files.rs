@@ -155,7 +155,7 @@ pub fn before_comment(text: &str, comment: char) -> &str {
 pub fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
     let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
     move |path| {
-        // not remembered: the kernel's tables are long, and callers read each once
+        // not remembered: the kernel's tables are long
         if path.starts_with("/proc/") || path.starts_with("/sys/") {
             return read(path);
         }
