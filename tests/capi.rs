@@ -60,8 +60,6 @@ fn program(name: &str, source: &str) -> Option<PathBuf> {
 /// Runs it where the dynamic linker finds the library.
 fn run(command: &mut Command) -> Output {
     command.env("LD_LIBRARY_PATH", installed());
-    // else that of a slurmd that runs here counts
-    command.env("SLURM_CONF", "/nowhere/slurm.conf");
     command.output().unwrap()
 }
 
@@ -227,10 +225,11 @@ fn requests() -> Vec<String> {
     let tasks =
         r#""tasks": [{"gpus": "7"}, {"gpus": "0,1"}, {"gpus": ""}], "task": 1, "as": "lines""#;
     let map = r#""words": "rail,strict", "gpus_per_task": 1, "map": "mooncake", "environment": {"NCCL_IB_HCA": "x"}"#;
-    // the next fails in each call, and the last is about this node, whatever it is
+    // the next fails in each call; the last is about this node, whatever it is, without its site's plugstack.conf
     let of_dgx = ["", tasks, map, r#""gpus": "8""#].map(request);
-    let here = r#"{"format": "nic-placement request", "version": 1}"#.to_string();
-    of_dgx.into_iter().chain([here]).collect()
+    let here =
+        r#"{"format": "nic-placement request", "version": 1, "arguments": ["default=closest"]}"#;
+    of_dgx.into_iter().chain([here.to_string()]).collect()
 }
 
 #[test]

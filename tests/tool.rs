@@ -275,7 +275,11 @@ fn a_small_stack_ends_no_command_and_no_program() {
         ("show --machine dgx-h100", 0),
     ] {
         let line = format!("ulimit -s 64; exec {TOOL} {command}");
-        Answer::of(Command::new("bash").args(["-c", &line])).ends(status);
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", &line])
+            .env("SLURM_CONF", "/nowhere/slurm.conf");
+        Answer::of(&mut shell).ends(status);
     }
 }
 
