@@ -55,12 +55,12 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	# guests under qemu and private Slurms beside the other tests: each waits most of its time.  Their processes are groups of
 	# their own, which end with this one: a shell lets what it starts with `&` ignore Ctrl-C
 	@export $(libraries); \
-	$(call beside,vm vm_slurm clients,guests) $(call beside,attack,attack) \
+	$(call beside,clients vm,guests) $(call beside,vm_slurm,nodes) $(call beside,attack,attack) \
 	$(call beside,end_to_end,even,HALF=0) $(call beside,end_to_end,odd,HALF=1) \
-	trap 'kill -- -$$even -$$odd -$$guests -$$attack; exit 130' INT TERM; \
+	trap 'kill -- -$$even -$$odd -$$guests -$$nodes -$$attack; exit 130' INT TERM; \
 	NIC_PLACEMENT_SKIP=vm,slurm $(CARGO) test --locked --no-fail-fast; rest=$$?; \
-	for each in $$even $$odd $$guests $$attack; do wait $$each || rest=1; done; \
-	cat $(addprefix $(target)/,guests.log attack.log even.log odd.log); exit $$rest
+	for each in $$even $$odd $$guests $$nodes $$attack; do wait $$each || rest=1; done; \
+	cat $(addprefix $(target)/,guests.log nodes.log attack.log even.log odd.log); exit $$rest
 
 beside = $(3) setsid $(CARGO) test --locked --no-fail-fast $(addprefix --test ,$(1)) > $(target)/$(2).log 2>&1 & $(2)=$$!;
 
