@@ -39,8 +39,7 @@ fn segments(node: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
     pairs.collect()
 }
 
-/// Those below the cap of a device's path, by the address of the lower end; true for a GPU's own, which it slows down while it
-/// idles.
+/// Links below the cap of a device's path, by the address of the lower end; true for a GPU's own, which an idle GPU slows down.
 fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, (Segment<'_>, bool)> {
     let mut found = BTreeMap::new();
     let gpus = node.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
