@@ -58,7 +58,7 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	$(call beside,attack clients vm,guests) $(call beside,vm_slurm,nodes) \
 	$(call beside,end_to_end,even,HALF=0) $(call beside,end_to_end,odd,HALF=1) $(call beside,exec host,hosts) \
 	trap 'kill -- -$$even -$$odd -$$guests -$$nodes -$$hosts; exit 130' INT TERM; \
-	NIC_PLACEMENT_SKIP=vm,slurm $(CARGO) test --locked --no-fail-fast --lib --bins --test '[!eh]*'; rest=$$?; \
+	NIC_PLACEMENT_SKIP=vm,slurm $(CARGO) test --locked --no-fail-fast --lib --bins --test '[!ehv]*' --test verify; rest=$$?; \
 	for each in $$even $$odd $$guests $$nodes $$hosts; do wait $$each || rest=1; done; \
 	cat $(addprefix $(target)/,guests.log nodes.log even.log odd.log hosts.log); exit $$rest
 
