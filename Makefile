@@ -53,7 +53,8 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-run
 	# guests under qemu, private Slurms, and the two slowest programs beside the other tests: each waits most of its time.  Their
-	# processes are groups of their own, which end with this one: a shell lets what it starts with `&` ignore Ctrl-C
+	# processes are groups of their own, which end with this one: a shell lets what it starts with `&` ignore Ctrl-C.  `clients` starts
+	# behind `attack`: at the load of both a third of a message's bytes was sent again once
 	@export $(libraries); \
 	$(call beside,attack clients vm,guests) $(call beside,vm_slurm,nodes) \
 	$(call beside,end_to_end,even,HALF=0) $(call beside,end_to_end,odd,HALF=1) $(call beside,exec host,hosts) \

@@ -37,9 +37,9 @@ pub const CASES: &[Case] = cases![
 /// Are these the bytes of messages of so many bytes?
 ///
 /// Headers of RoCE are 2 % with packets of 4096 bytes, and connecting costs some hundred bytes.  A hurried receiver lets
-/// packets be sent again: that was 35 % once on a busy machine.
+/// packets be sent again: that was 11 % once on a busy machine.
 pub fn are(bytes: u64, messages: u64) -> bool {
-    (messages..messages * 3 / 2 + 8192).contains(&bytes)
+    (messages..messages + messages / 5 + 8192).contains(&bytes)
 }
 
 /// Is this the rest where no message goes: ARP, and what connections need?
@@ -113,7 +113,7 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
     for node in NODES {
         for (one, other) in [("mlx5_0", "mlx5_1"), ("mlx5_2", "mlx5_3")] {
             let (one, other) = (sent.by(node, one), sent.by(node, other));
-            let is_so = one.abs_diff(other) < one / 4;
+            let is_so = one.abs_diff(other) < one / 5;
             assert!(is_so, "{one} and {other}: {:?}", sent.0);
         }
     }

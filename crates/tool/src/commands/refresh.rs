@@ -4,7 +4,7 @@ pub(super) mod textfile;
 mod watch;
 
 use super::page::Page;
-use super::request::{number, whole_node};
+use super::request::{NodeOptions, number, whole_node};
 use super::{Failure, output};
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::maps::{Format, Subject, write};
@@ -12,7 +12,6 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::import::nccl;
 use nic_placement_formats::node_file;
-use nic_placement_launch::plugstack;
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::{Author, read_unlinked};
 use nic_placement_process::maps;
@@ -120,8 +119,7 @@ fn refresh(place: &Path, textfile: Option<&Path>) -> Result<(), Failure> {
     }
     output::write(place, &node_file::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
-    let admin = plugstack::admin(None, None, |name| std::env::var_os(name));
-    let mut admin = admin.0.admin;
+    let mut admin = NodeOptions::default().admin();
     admin.node_file.path = place.display().to_string();
     let maps = maps::places(&admin);
     if maps.is_empty() && textfile.is_none() {

@@ -26,7 +26,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 #[command(next_help_heading = "Which node (without one of these, this one)")]
 pub(super) struct NodeOptions {
     /// a built-in machine, also by a part of its name: `nic-placement machines` lists them
