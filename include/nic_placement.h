@@ -80,7 +80,7 @@ enum nic_placement_status {
 /* The whole plan, with all reasons: as `nic-placement plan --json`. */
 int nic_placement_plan(const char *request, size_t length, char **answer);
 
-/* Which NICs each GPU has, in the format that "map" names: as `nic-placement map`. */
+/* Which NICs each GPU has, in the format that "map" names: as `nic-placement map`, which follows plugstack.conf without "arguments". */
 int nic_placement_map(const char *request, size_t length, char **answer);
 
 /*

@@ -111,11 +111,11 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
     let messages = nodes.tasks("own.bare", 8).iter().map(Task::sent).sum();
     assert!(are(total, messages), "{:?}", sent.0);
     for node in NODES {
-        for (one, other) in [("mlx5_0", "mlx5_1"), ("mlx5_2", "mlx5_3")] {
-            let (one, other) = (sent.by(node, one), sent.by(node, other));
-            let is_so = one.abs_diff(other) < one / 5;
-            assert!(is_so, "{one} and {other}: {:?}", sent.0);
-        }
+        // two that share have a half each, and one of them may have sent more again
+        let half = |pair: [&str; 2]| pair.map(|nic| sent.by(node, nic)).into_iter().min();
+        let halves = [["mlx5_0", "mlx5_1"], ["mlx5_2", "mlx5_3"]].map(half);
+        let is_so = halves.into_iter().flatten().sum::<u64>() >= messages / 4;
+        assert!(is_so, "{node}: {:?}", sent.0);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The groups of cases, and the commands that are run for them.
 
 mod cases_address;
+mod cases_engines;
 mod cases_fabric;
 mod cases_faults;
 mod cases_launchers;
@@ -47,6 +48,7 @@ const GROUPS: &[Group] = groups! {
     "verify" cases_verify,
     "trial" cases_trial,
     "torch" cases_torch,
+    "engines" cases_engines,
     "versions" cases_versions,
 };
 

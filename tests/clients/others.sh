@@ -27,4 +27,8 @@ if share releases /releases; then
     done
 fi
 mkdir -p /other/host/usr
-if share host /other/host/usr; then other host && echo 'host ' >> others; fi
+if share host /other/host/usr; then
+    other host && echo 'host ' >> others
+    mkdir /other/host/engines
+    if share engines /other/host/engines; then for name in /other/host/engines/*/; do echo "$(basename "$name") " >> others; done; fi
+fi

@@ -10,6 +10,7 @@
 #   WAIT_FOR   a file of n0 that must be there before they start
 #   ACROSS     the peer is the task of the other local id, of two
 #   OTHER_ROOT   a folder with another release of UCX, and then the test program is by_worker.c
+#   ENGINE     as LIBRARY of engine.py, which is then the test program
 set -eu
 gpus=
 for file in /dev/nvidia[0-9]*; do
@@ -28,8 +29,10 @@ peers=$SLURM_LOCALID
 port=$((13337 + peers + 16 * (SLURM_JOB_ID % 16)))
 peer=
 [ "$SLURM_NODEID" = 0 ] || peer=n0
+# shellcheck disable=SC2086  # an address or nothing
+[ -z "${ENGINE:-}" ] || exec chroot /other/host env LD_LIBRARY_PATH="/engines/$ENGINE" python3 /guest/engine.py "$ENGINE" $port "$size" "$times" $peer
 if [ -n "${OTHER_ROOT:-}" ]; then
-    # shellcheck disable=SC2086  # an address or nothing
+    # shellcheck disable=SC2086  # the same
     exec chroot "$OTHER_ROOT" /guest/by_worker $port "$size" "$times" $peer
 fi
 set -- -p $port -t tag_lat -s "$size" -n "$times" -w 0

@@ -27,6 +27,7 @@ flock 9
 sh "$here/../vm/fetch.sh" "$cache"
 sh "$here/module.sh" "$cache"
 ! asked versions || sh "$here/releases.sh" "$cache"
+! asked engines || sh "$here/engines.sh" "$cache"
 exec 9>&-
 lib=usr/lib/x86_64-linux-gnu
 from=${SLURM_ROOT:-}
@@ -63,7 +64,7 @@ export ROOT_ALSO
 "$here/../vm_slurm/root.sh" "$folder" "$@" "$folder/objects/pingpong.openmpi" "$folder/objects/pingpong.mpich" \
     "$folder/objects/by_address" "$folder/objects/by_worker" "$folder/objects/holder" "$here/pair.sh" "$here/look.sh" "$here/meet.sh" "$here/fabric.sh" \
     "$here/plugstack.sh" "$here/quick.sh" "$here/count.sh" "$here/rails.sh" "$here/rank.sh" "$here/lost.sh" \
-    "$here/others.sh" "$here/torch.sh" "$here/step.py" "$here/../../packaging/trial/trial.sbatch"
+    "$here/others.sh" "$here/engine.py" "$here/torch.sh" "$here/step.py" "$here/../../packaging/trial/trial.sbatch"
 mkdir -p "$folder/guest/played"
 gcc -std=gnu11 -O1 -shared -fPIC -DNODE -o "$folder/guest/played/libcuda.so.1" "$here/../trial/libcuda.c"
 rm -rf "$folder/objects"
@@ -72,8 +73,9 @@ for module in configfs e1000e rdma_rxe; do strip --strip-debug -o "$folder/guest
 find "$folder/usr" -type f -size +100k -exec strip --strip-unneeded {} + 2> /dev/null || true
 printf '%s\n' '127.0.0.1 localhost' '192.168.7.1 n0' '192.168.7.2 n1' > "$folder/etc/hosts"
 # Debian's python3-torch finds its BLAS by way of this
-if asked torch && [ -x /usr/bin/torchrun ]; then
+if { asked torch || asked engines; } && [ -x /usr/bin/torchrun ]; then
     cp -a /etc/alternatives "$folder/etc/"
     echo 'share host /usr'
 fi
 if asked versions && [ -d "$cache/ucx" ]; then echo "share releases $cache/ucx"; fi
+if asked engines && [ -d "$cache/engines" ]; then echo "share engines $cache/engines"; fi

@@ -274,4 +274,9 @@ fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {
         let is_excluded = excluded("UCX_NET_DEVICES") || excluded("NCCL_IB_HCA");
         !is_excluded && (task.gpu() == 1 || task.ucx() == before.ucx())
     });
+    for command in ["map", "plan --env"] {
+        let ran = bed.run(&format!("srun -w n0 --gres=gpu:8 {} {command}", bed.tool()));
+        let named = |name| ran.ended(0, 0).stdout.contains(name);
+        assert!(named("mlx5_4") && !named("mlx5_3"), "{}", ran.stdout);
+    }
 }

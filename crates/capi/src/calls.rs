@@ -50,7 +50,11 @@ pub fn map(request: &str) -> Result<String, Failure> {
             Failure::request(format!("`map`: no format is called so; known: {known}"))
         })?,
     };
-    let (wish, _) = wish(&request)?;
+    let admin = match request.is_here && request.arguments.is_empty() {
+        true => found_here(&request).0.admin,
+        false => admin(&request)?.0,
+    };
+    let wish = wish(&request, admin)?;
     let (session, gpus) = session_of(wish, described, |_, node, _| {
         let gpus = request.gpus(node)?;
         if gpus.is_empty() {
@@ -112,7 +116,8 @@ fn with_plan(
     answer: impl FnOnce(&Request, &Plan, &[Task], Vec<Diagnostic>) -> Result<String, Failure>,
 ) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let (wish, doubts) = wish(&request)?;
+    let (admin, doubts) = admin(&request)?;
+    let wish = wish(&request, admin)?;
     let (session, mut tasks) = session_of(wish, described, |_, node, _| {
         // a launcher hands on no more than it has itself
         let cpus = match request.is_here {
@@ -278,13 +283,9 @@ fn admin(request: &Request) -> Result<(Admin, Vec<Diagnostic>), Failure> {
     Ok((admin, doubts))
 }
 
-fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
-    let (admin, doubts) = admin(request)?;
+fn wish(request: &Request, admin: Admin) -> Result<Wish, Failure> {
     let wish = step::wish(request.words.as_deref(), admin);
-    Ok((
-        wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))?,
-        doubts,
-    ))
+    wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))
 }
 
 /// The plan of the wish on this node or a described one, and what else `step` makes of it.

@@ -79,9 +79,13 @@ fn slurm_conf(
 
 /// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have
 /// that name, and a set-uid program belongs to root: the real user ID decides (proc_pid_status(5),
-/// `Uid`).
+/// `Uid`).  In another mount namespace, a container's, the path is another file (namespaces(7)).
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     const MOST: usize = 64 * 1024;
+    let namespace = |pid: &str| {
+        let link = root.follow(&format!("proc/{pid}/ns/mnt"))?;
+        link.rsplit_once('/').map(|(_, name)| name.to_string())
+    };
     root.list("proc", |name| {
         name.bytes().all(|byte| byte.is_ascii_digit())
     })
@@ -90,7 +94,8 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
         let is_slurmd = root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd")
             && root
                 .read(&format!("proc/{pid}/status"))
-                .is_some_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t")));
+                .is_some_and(|status| status.contains("\nUid:\t0\t"))
+            && namespace(&pid) == namespace("self");
         let line = is_slurmd
             .then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST))
             .flatten()?;
@@ -143,14 +148,12 @@ pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec
 }
 
 fn value_of(text: &str, parameter: &str) -> Option<String> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, value) = line.split('#').next()?.split_once('=')?;
-            name.trim()
-                .eq_ignore_ascii_case(parameter)
-                .then(|| value.trim().to_string())
-        })
-        .next()
+    text.lines().find_map(|line| {
+        let (name, value) = line.split('#').next()?.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case(parameter)
+            .then(|| value.trim().to_string())
+    })
 }
 
 #[derive(Default)]
@@ -351,6 +354,12 @@ mod tests {
         assert_eq!(found(), None);
         process(8, "slurmd\n", "slurmd\0-D\0-f/opt/slurm.conf\0", 0);
         assert_eq!(found(), Some(PathBuf::from("/opt/slurm.conf")));
+        for (pid, namespace) in [("self", "mnt:[1]"), ("8", "mnt:[2]")] {
+            let folder = place.0.join(format!("proc/{pid}/ns"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink(namespace, folder.join("mnt")).unwrap();
+        }
+        assert_eq!(found(), None, "a container's");
     }
 
     #[test]

@@ -312,9 +312,8 @@ pub struct Rank {
 /// The GPUs that a process will use among those that it sees, as far as its rank tells; and why that tells nothing, if
 /// it should.
 ///
-/// Every launcher's processes see the same GPUs, and the k-th of them takes the k-th GPU: so PyTorch's documents tell
-/// programs (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), and so do the examples of MPI's.  It is a convention
-/// and no evidence: the reason says so.  Processes that are fewer than the GPUs take the first ones, not blocks.
+/// The k-th process takes the k-th GPU, as PyTorch's documents (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`) and
+/// MPI's examples have it: a convention, as the reason says.  Fewer processes than GPUs take the first ones, not blocks.
 pub(super) fn gpu_by_rank(
     topology: &Topology,
     grant: &GpuGrant,

@@ -17,8 +17,6 @@ pub(super) struct Drawing {
     #[arg(long, conflicts_with = "json")]
     svg: bool,
     /// where to write the picture: FILE.svg
-    ///
-    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
 }

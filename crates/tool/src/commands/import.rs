@@ -41,8 +41,6 @@ pub(super) struct ImportOptions {
     )]
     to: To,
     /// where to write it (default: standard output)
-    ///
-    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 /// which NICs each GPU has, for an engine that drives all of them
 ///
-/// One process that drives all GPUs of a node (SGLang, vLLM, Mooncake) wants one text that names the NICs of each. GPUs are
-/// counted from 0 in the order that the program sees. The ranks of mpirun or mpiexec are placed by `nic-placement exec`.
+/// One process that drives all GPUs of a node (SGLang, vLLM, Mooncake) wants one text that names the NICs of each. The
+/// ranks of mpirun or mpiexec are placed by `nic-placement exec`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,8 +34,6 @@ pub(super) struct MapOptions {
     #[arg(long, value_name = "LIST", help_heading = "What is asked for")]
     gpus: Option<String>,
     /// where to write it (default: standard output)
-    ///
-    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -51,9 +49,8 @@ fn formats_help() -> String {
 }
 
 pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> {
-    let (wish, doubts) = options.request.wish()?;
-    let (topology, diagnostics) = options.node.read()?;
-    for diagnostic in diagnostics.iter().chain(&doubts) {
+    let (wish, topology, diagnostics) = options.request.asked(&options.node)?;
+    for diagnostic in &diagnostics {
         tell(&format!("note: {diagnostic}"));
     }
     let gpus = request::gpus("--gpus", options.gpus.as_deref(), &topology)?;

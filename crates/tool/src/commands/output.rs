@@ -66,7 +66,7 @@ pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     replace(place, bytes, mode, old)
 }
 
-/// To a user's file, or without `output` to standard output.
+/// To a user's file, else to standard output.
 pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Result<(), Failure> {
     match output {
         Some(file) => write_own(file, text.as_bytes())?,

@@ -130,8 +130,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         let words = words.filter(|word| !only_report.contains(word));
         request.words = Some(words.collect::<Vec<_>>().join(","));
     }
-    let (wish, doubts) = request.wish()?;
-    let (topology, mut diagnostics) = node.read()?;
+    let (wish, topology, mut diagnostics) = request.asked(node)?;
     let (session, tasks) =
         Session::new(
             wish,
@@ -147,7 +146,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         present: &present,
         read: session.reader(),
     };
-    diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
+    diagnostics.extend(plan.diagnostics());
     let placed = tasks.iter().map(|task| {
         let mut placed = plan.task(task, had);
         let uses = uses::tell(plan, &mut placed, &present);
@@ -261,8 +260,8 @@ fn step_of(
     Ok((step, tasks))
 }
 
-/// Another node's interfaces are not known. Without them UCX refuses peers' IP addresses, and in a container without the NIC it has
-/// no device: both are errors (UCX 1.23; NIXL 1.5.1).
+/// Without its node's interfaces UCX refuses peers' IP addresses, and has no device in a container without the NIC: errors (UCX
+/// 1.23; NIXL 1.5.1).
 const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP interfaces, which are known there alone: run this \
                                   on the node, or add them, as `,eth0,lo`";
 

@@ -15,6 +15,7 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::{plugstack, step};
@@ -26,7 +27,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-#[derive(clap::Args, Default)]
+#[derive(clap::Args, Clone, Default)]
 #[command(next_help_heading = "Which node (without one of these, this one)")]
 pub(super) struct NodeOptions {
     /// a built-in machine, also by a part of its name: `nic-placement machines` lists them
@@ -81,14 +82,10 @@ pub(super) struct NodeOrMachine {
 }
 
 impl NodeOrMachine {
-    pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
-        match &self.first {
-            Some(name) => {
-                let machine = NodeSource::Machine(name.clone());
-                Ok(describe::read_node(&machine, Scope::Full)?)
-            }
-            None => self.node.read(),
-        }
+    fn node(&self) -> NodeOptions {
+        let mut node = self.node.clone();
+        node.machine = self.first.clone().or(node.machine);
+        node
     }
 }
 
@@ -152,8 +149,8 @@ const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct PlanOptions {
-    /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help("closest", NOT_PLANNED))]
+    /// words of srun's option, as rail,nics-per-task=2,bind=core (default: here plugstack.conf's, else closest)
+    #[arg(long, value_name = "WORDS", long_help = words_help("here plugstack.conf's, else closest", NOT_PLANNED))]
     pub(super) words: Option<String>,
     #[command(flatten)]
     arguments: Arguments,
@@ -162,7 +159,7 @@ pub(super) struct PlanOptions {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Arguments {
-    /// an argument of plugstack.conf, as exclude=mlx5_5 or fabric=isolated-rails; again for more
+    /// an argument of plugstack.conf, here beside its own, as exclude=mlx5_5 or fabric=isolated-rails; again for more
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append)]
     argument: Vec<String>,
 }
@@ -185,14 +182,23 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, and findings about it.
-    pub(super) fn wish(&self) -> Result<(Wish, Vec<Diagnostic>), Failure> {
-        // a plan binds no process, so it may say what it would bind on any machine
-        let mut admin = Admin {
-            trust_topology: true,
-            ..Admin::default()
+    /// The wish, the node, and findings about both; of this system as its admin has it for steps.
+    pub(super) fn asked(
+        &self,
+        node: &NodeOrMachine,
+    ) -> Result<(Wish, Topology, Vec<Diagnostic>), Failure> {
+        let node = node.node();
+        let mut admin = match node.source() {
+            NodeSource::Live => node.admin(),
+            _ => Admin::default(),
         };
-        let doubts = self.arguments.add_to(&mut admin)?;
+        let (topology, mut findings) = match admin.source {
+            NodeSource::Live => node.read()?,
+            _ => node::read(&admin, Scope::Full, callers_author()).map_err(|why| why.to_string())?,
+        };
+        // a plan binds no process, so it may say what it would bind on any machine
+        (admin.source, admin.trust_topology) = (NodeSource::Live, true);
+        findings.extend(self.arguments.add_to(&mut admin)?);
         if admin.source != NodeSource::Live {
             return Err(misunderstood("`--machine` or `--topology` names the node"));
         }
@@ -200,7 +206,7 @@ impl PlanOptions {
         let wish = step::wish(words, admin).map_err(|bad| {
             misunderstood(format!("`--words {}`: {bad}", words.unwrap_or_default()))
         })?;
-        Ok((wish, doubts))
+        Ok((wish, topology, findings))
     }
 }
 

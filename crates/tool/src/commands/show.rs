@@ -45,9 +45,7 @@ pub(super) struct ShowOptions {
 }
 
 pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure> {
-    let (wish, doubts) = options.request.wish()?;
-    let (topology, mut diagnostics) = options.node.read()?;
-    diagnostics.extend(doubts);
+    let (wish, topology, diagnostics) = options.request.asked(&options.node)?;
     let gpus = options.gpu.as_deref().map(|list| {
         let list = Some(list).filter(|list| *list != "all");
         request::gpus("--gpu", list, &topology)

@@ -24,11 +24,9 @@ enum Outcome {
     Waits(Vec<u8>),
 }
 
-/// Says to another process, if `is_asked`, that the admin's files have been read, and only hardware is left to wait for: in
-/// this process' output, where JSON may begin with white space, and by the length of the lock's file, for a check that waits
-/// for the lock.
-///
-/// Slurm's configuration and plugins may be on a network's file system: no node is to be drained for that.
+/// Says to another process, if `is_asked`, that the admin's files, which may be on a network's file system, have been read:
+/// only hardware, for which a node is drained, is left to wait for. By white space before JSON in this process' output, and,
+/// for a check that waits for the lock, by the length of the lock's file.
 pub(super) fn tell_settled(is_asked: bool) -> io::Result<()> {
     if !is_asked {
         return Ok(());
