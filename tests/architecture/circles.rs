@@ -7,70 +7,42 @@
 use crate::source::Module;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest chain of re-exports that is followed: one that leads to itself ends there.
-const MAX_HOPS: usize = 16;
+type Modules<'a> = BTreeMap<&'a [String], &'a Module>;
 
-struct Modules<'a>(BTreeMap<&'a [String], &'a Module>);
-
-impl Modules<'_> {
-    /// The module that defines an item, and its name there; `None` for a module, and for what another crate has.
-    fn resolve(
-        &self,
-        from: &Module,
-        path: &[String],
-        hops: usize,
-    ) -> Option<(Vec<String>, String)> {
-        let whole = from.absolute(path).or_else(|| {
-            let whole = [&from.path[..], path].concat();
-            let is_child = self.0.contains_key(&whole[..=from.path.len()]);
-            (is_child || imported(from, &path[0]).is_some()).then_some(whole)
-        })?;
-        for (end, name) in whole.iter().enumerate().skip(1) {
-            let (within, after) = (self.0.get(&whole[..end])?, &whole[end + 1..]);
-            let is_module = self.0.contains_key(&whole[..=end]);
-            // a function may have the name of its module
-            let import = imported(within, name).filter(|_| after.is_empty() || !is_module);
-            if let Some(import) = import {
-                let through = [import, after].concat();
-                return self.resolve(within, &through, hops.checked_sub(1)?);
-            } else if !is_module {
-                return Some((whole[..end].to_vec(), name.clone()));
-            }
+/// An item's path by the module that defines it, through so many re-exports, since one may lead to itself; `None` for a module,
+/// and for what another crate has.
+fn resolve(all: &Modules, from: &Module, path: &[String], hops: usize) -> Option<Vec<String>> {
+    let whole = from.absolute(path).or_else(|| {
+        let whole = [&from.path[..], path].concat();
+        let is_child = all.contains_key(&whole[..=from.path.len()]);
+        (is_child || from.imports.contains_key(&path[0])).then_some(whole)
+    })?;
+    for end in 1..whole.len() {
+        let (within, after) = (all.get(&whole[..end])?, &whole[end + 1..]);
+        let is_module = all.contains_key(&whole[..=end]);
+        // a function may have the name of its module
+        let is_meant = after.is_empty() || !is_module;
+        if let Some(import) = within.imports.get(&whole[end]).filter(|_| is_meant) {
+            return resolve(all, within, &[import, after].concat(), hops.checked_sub(1)?);
+        } else if !is_module {
+            return Some(whole[..=end].to_vec());
         }
-        None
     }
-}
-
-/// The path by which a module imports a name.
-fn imported<'a>(module: &'a Module, name: &str) -> Option<&'a [String]> {
-    let named = module.written.iter().find(|written| {
-        let import = written.import.as_ref();
-        name != "*" && import.is_some_and(|import| import.0 == name)
-    });
-    named.map(|written| &*written.path)
+    None
 }
 
 /// The uses among siblings of which each is part of a circle, or leads from one to another.
 pub fn circles(modules: &[Module]) -> Vec<String> {
-    let of_path = modules.iter().map(|module| (&*module.path, module));
-    let all = Modules(of_path.collect());
+    let all: Modules = modules.iter().map(|of| (&*of.path, of)).collect();
     let mut uses = BTreeMap::new();
     for module in modules {
-        for written in &module.written {
-            // the compiler warns of a private import without a use
-            let is_use = match &written.import {
-                Some((_, public)) => !public,
-                None => written.of_module,
-            };
-            let used = is_use.then(|| all.resolve(module, &written.path, MAX_HOPS));
-            let Some((to, item)) = used.flatten() else {
-                continue;
-            };
-            let from = &module.path;
-            let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-            let file = &all.0[&*to].file;
+        for (path, line, _) in module.written.iter().filter(|written| written.2) {
+            let used = resolve(&all, module, path, 16).unwrap_or_default();
+            let [to @ .., item] = &used[..] else { continue };
+            let (from, file) = (&module.path, &all[to].file);
+            let shared = from.iter().zip(to).take_while(|(a, b)| a == b).count();
             if from.len() > shared && to.len() > shared && *file != module.file {
-                let told = format!("{}:{}: uses `{item}` of {file}", module.file, written.line);
+                let told = format!("{}:{line}: uses `{item}` of {file}", module.file);
                 let siblings = (from[..=shared].to_vec(), to[..=shared].to_vec());
                 uses.entry(siblings).or_insert(told);
             }

@@ -1,24 +1,12 @@
 //! The source of the workspace, module by module: the paths that each writes, without those of tests.
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use std::path::Path;
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+use std::collections::BTreeMap;
+
+const ROOT: &str = env!("NIC_PLACEMENT_ROOT");
 
 /// A file: its path from the repository, and its text.
-#[derive(Clone)]
-pub struct Source {
-    pub file: String,
-    pub text: String,
-}
-
-/// A path as it is written, the groups of `use` spelled out.
-pub struct Written {
-    pub path: Vec<String>,
-    pub line: usize,
-    /// its first name may be one of its module's: it is no method, macro or path from `::`
-    pub of_module: bool,
-    /// of an import: its name in this module, `*` for all of another one; true with `pub`
-    pub import: Option<(String, bool)>,
-}
+pub type Source = (String, String);
 
 /// A module; one inside a file has that file.
 #[derive(Default)]
@@ -26,56 +14,77 @@ pub struct Module {
     pub file: String,
     /// its crate's name first
     pub path: Vec<String>,
-    pub written: Vec<Written>,
+    /// each path and its line; true if it may use an item of a module of this crate
+    pub written: Vec<(Vec<String>, usize, bool)>,
+    /// by their names here
+    pub imports: BTreeMap<String, Vec<String>>,
     pub public_types: Vec<String>,
+    inner: Vec<Module>,
+    tests: Vec<Vec<String>>,
 }
 
 /// Every Rust file below the folder.
-pub fn files(root: &Path, folder: &str) -> Vec<Source> {
-    let entries = std::fs::read_dir(root.join(folder)).expect(folder);
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut files_of: Vec<String> = names.map(|name| format!("{folder}/{name}")).collect();
-    files_of.sort();
-    let read = |file: String| match root.join(&file) {
-        path if path.is_dir() => files(root, &file),
-        _ if !file.ends_with(".rs") => Vec::new(),
-        path => {
-            let text = std::fs::read_to_string(path).expect("source is UTF-8");
-            vec![Source { file, text }]
+pub fn files(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(format!("{ROOT}/{folder}")).expect(folder) {
+        let entry = entry.unwrap();
+        let file = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            found.extend(files(&file));
+        } else if file.ends_with(".rs") {
+            let text = std::fs::read_to_string(entry.path()).expect("source is UTF-8");
+            found.push((file, text));
         }
-    };
-    files_of.into_iter().flat_map(read).collect()
+    }
+    found.sort();
+    found
 }
 
 /// The modules of all crates, without those that only tests see.
-pub fn modules(sources: &[Source]) -> Vec<Module> {
-    let (mut found, mut of_tests) = (Vec::new(), Vec::new());
-    for Source { file, text } in sources {
-        let tokens = text.parse().unwrap_or_else(|e| panic!("{file}: {e}"));
-        let (file, path) = (file.clone(), place(file));
-        let mut module = Module {
-            file,
-            path,
-            ..Module::default()
-        };
-        module.read(tokens, &[], None, &mut found, &mut of_tests);
+pub fn modules<'a>(sources: impl Iterator<Item = &'a Source>) -> Vec<Module> {
+    let mut found = Vec::new();
+    for (file, text) in sources {
+        let mut module = Module::new(file, place(file));
+        module.read(text.parse().expect(file), &[], None);
+        found.append(&mut module.inner);
         found.push(module);
     }
-    found.retain(|module| !of_tests.iter().any(|tests| module.path.starts_with(tests)));
+    let tests: Vec<_> = found.iter().flat_map(|of| of.tests.clone()).collect();
+    found.retain(|module| !tests.iter().any(|tests| module.path.starts_with(tests)));
     found
 }
 
 /// The crate of a file and its module: `["core", "bind", "own"]` for `crates/core/src/bind/own.rs` and `…/own/mod.rs`.
 fn place(file: &str) -> Vec<String> {
-    let file = format!("plugin/{file}");
-    let (folder, path) = file.split_once("/src/").expect("a crate's file");
-    let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
-    let names = path.split('/').filter(|_| path != "lib");
-    let names = folder.rsplit('/').take(1).chain(names);
-    names.map(str::to_string).collect()
+    let file = format!("plugin/{}", file.trim_end_matches(".rs"));
+    let mut names: Vec<String> = file.split('/').map(String::from).collect();
+    let src = names.iter().position(|name| name == "src");
+    names.drain(..src.expect("a crate's file") - 1);
+    names.retain(|name| !["src", "lib", "mod"].contains(&name.as_str()));
+    names
+}
+
+/// A token as text, a group as its bracket, the first colon of a path's two as both.
+fn word(token: &TokenTree) -> String {
+    match token {
+        TokenTree::Group(of) if of.delimiter() == Delimiter::Brace => "{".to_string(),
+        TokenTree::Group(_) => "(".to_string(),
+        TokenTree::Punct(of) if of.spacing() == Spacing::Joint => of.to_string().replace(':', "::"),
+        token => token.to_string(),
+    }
 }
 
 impl Module {
+    fn new(file: &str, path: Vec<String>) -> Self {
+        let mut module = Module::default();
+        (module.file, module.path) = (file.to_string(), path);
+        module
+    }
+
+    fn child(&self, name: &str) -> Self {
+        Module::new(&self.file, [&self.path[..], &[name.to_string()]].concat())
+    }
+
     /// The path from its crate, if it begins with `crate`, `self` or `super`.
     pub fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|name| *name == "super").count();
@@ -88,104 +97,64 @@ impl Module {
         Some([&self.path[..kept], &path[names..]].concat())
     }
 
-    fn child(&self, name: String) -> Vec<String> {
-        [&self.path[..], &[name]].concat()
-    }
-
     /// Reads what is written in these tokens, macros' arguments too; in `use`, after `before`, public or not.
-    fn read(
-        &mut self,
-        tokens: TokenStream,
-        before: &[String],
-        mut import: Option<bool>,
-        found: &mut Vec<Module>,
-        of_tests: &mut Vec<Vec<String>>,
-    ) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let word = |at: usize| match tokens.get(at) {
-            None | Some(TokenTree::Group(_)) => String::new(),
-            Some(token) => token.to_string(),
+    fn read(&mut self, tokens: TokenStream, before: &[String], mut import: Option<bool>) {
+        let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        tokens.dedup_by(|next, last| word(last) == "::" && word(next).starts_with(':'));
+        let words: Vec<String> = tokens.iter().map(word).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["", ""]).collect();
+        let group = |at: usize| match &tokens[at] {
+            TokenTree::Group(group) => group.stream(),
+            _ => TokenStream::new(),
         };
-        let group = |at: usize| match tokens.get(at) {
-            Some(TokenTree::Group(group)) => Some(group),
-            _ => None,
-        };
-        let mut at = 0;
+        let is_name = |at| matches!(tokens.get(at), Some(TokenTree::Ident(_)));
+        let (mut at, mut is_of_tests) = (0, false);
         while at < tokens.len() {
-            let last = |back: usize| at.checked_sub(back).map_or(String::new(), word);
-            let is_after_path = last(1) == ":" && last(2) == ":";
-            match (word(at).as_str(), &tokens[at]) {
-                ("#", _) if group(at + 1).is_some_and(|of| of.to_string() == "[cfg (test)]") => {
-                    let is_end = |at: usize| {
-                        let is_body =
-                            |group: &proc_macro2::Group| group.delimiter() == Delimiter::Brace;
-                        at >= tokens.len() || word(at) == ";" || group(at).is_some_and(is_body)
-                    };
-                    while !is_end(at) {
-                        if word(at) == "mod" {
-                            of_tests.push(self.child(word(at + 1)));
-                        }
-                        at += 1;
+            match words.split_at(at) {
+                ([.., "#"], _) if group(at).to_string() == "cfg (test)" => is_of_tests = true,
+                ([.., "mod"], [name, ..]) if is_of_tests => self.tests.push(self.child(name).path),
+                (_, [word, ..]) if is_of_tests => is_of_tests = ![";", "{"].contains(word),
+                (past, ["use", next, ..]) if *next != "<" => {
+                    import = Some(matches!(past, [.., "pub"] | [.., "pub", "("]));
+                }
+                (_, [";", ..]) => import = None,
+                ([.., "mod", name], ["{", ..]) => {
+                    let mut inner = self.child(name);
+                    inner.read(group(at), &[], None);
+                    self.inner.append(&mut inner.inner);
+                    self.inner.push(inner);
+                }
+                // `pub(crate)` uses nothing, nor does a lifetime, nor the new name of an import
+                ([.., "pub"], ["(", ..]) | ([.., "'"], _) => {}
+                ([.., "as"], _) | (_, ["as", ..]) if import.is_some() => {}
+                ([.., "pub"], ["struct" | "enum" | "trait" | "union", name, ..]) => {
+                    self.public_types.push(name.to_string());
+                }
+                (_, ["(" | "{", ..]) => self.read(group(at), &[], import),
+                (past, next) if is_name(at) => {
+                    let is_macro = matches!(next, [_, "!", "(" | "{", ..]);
+                    let is_local = !is_macro && !matches!(past, [.., "::" | "." | "fn"]);
+                    let is_own = before.is_empty() || next[0] != "self";
+                    let own = is_own.then(|| next[0].to_string());
+                    let mut path: Vec<String> = before.iter().cloned().chain(own).collect();
+                    let is_part = |at| is_name(at) || import.is_some() && words[at] == "*";
+                    while words[at + 1] == "::" && is_part(at + 2) {
+                        at += 2;
+                        path.push(words[at].to_string());
                     }
-                }
-                ("use", _) if word(at + 1) != "<" && word(at + 1) != ":" => {
-                    import = Some(last(1) == "pub" || last(2) == "pub");
-                }
-                (";", _) => import = None,
-                // a lifetime
-                ("'", _) => at += 1,
-                ("mod", _) if group(at + 2).is_some() => {
-                    let (file, path) = (self.file.clone(), self.child(word(at + 1)));
-                    let mut inner = Module {
-                        file,
-                        path,
-                        ..Module::default()
-                    };
-                    at += 2;
-                    let body = group(at).expect("just seen").stream();
-                    inner.read(body, &[], None, found, of_tests);
-                    found.push(inner);
-                }
-                ("struct" | "enum" | "trait" | "union", _) if last(1) == "pub" => {
-                    self.public_types.push(word(at + 1));
-                }
-                // `pub(crate)` uses nothing
-                (_, TokenTree::Group(of)) if last(1) != "pub" => {
-                    self.read(of.stream(), &[], import, found, of_tests);
-                }
-                (first, TokenTree::Ident(name)) => {
-                    let is_macro = word(at + 1) == "!" && group(at + 2).is_some();
-                    let of_module =
-                        !(is_macro || is_after_path || [".", "fn"].contains(&last(1).as_str()));
-                    let line = name.span().start().line;
-                    let mut path = before.to_vec();
-                    if before.is_empty() || first != "self" {
-                        path.push(first.to_string());
-                    }
-                    let is_path = |at| word(at + 1) == ":" && word(at + 2) == ":";
-                    while is_path(at)
-                        && (matches!(tokens.get(at + 3), Some(TokenTree::Ident(_)))
-                            || import.is_some() && word(at + 3) == "*")
-                    {
-                        at += 3;
-                        path.push(word(at));
-                    }
-                    if let Some(of) = group(at + 3).filter(|_| is_path(at)) {
-                        at += 3;
-                        self.read(of.stream(), &path, import, found, of_tests);
+                    if words[at + 1..].starts_with(&["::", "{"]) {
+                        at += 2;
+                        self.read(group(at), &path, import);
                     } else {
-                        let mut name = path[path.len() - 1].clone();
-                        if import.is_some() && word(at + 1) == "as" {
-                            at += 2;
-                            name = word(at);
+                        // the compiler warns of a private import without a use
+                        let is_use = import.map_or(is_local, |is_public| !is_public);
+                        let new = (words[at + 1] == "as").then_some(words[at + 2]);
+                        let name = new.unwrap_or(&path[path.len() - 1]).to_string();
+                        if import.is_some() && name != "*" {
+                            self.imports.entry(name).or_insert(path.clone());
                         }
-                        let import = import.map(|public| (name, public));
-                        self.written.push(Written {
-                            path,
-                            line,
-                            of_module,
-                            import,
-                        });
+                        let line = tokens[at].span().start().line;
+                        self.written.push((path, line, is_use));
                     }
                 }
                 _ => {}
