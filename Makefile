@@ -103,7 +103,7 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
-test-launchers: ## are ranks of Open MPI 5, MPICH 5, Intel MPI, torchrun, Ray worse off? docs/launchers.md's table: LAUNCHERS=MPICH (root, apt, PyPI)
+test-launchers: ## are ranks of Open MPI 5, MPICH 5, Intel MPI, oneCCL, torchrun, Ray worse off? docs/launchers.md's table: LAUNCHERS=MPICH (root, apt, PyPI)
 	tests/slurm/install.sh
 	tests/exec/install.sh ray
 	$(CARGO) build --release --locked

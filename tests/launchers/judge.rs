@@ -4,6 +4,7 @@ use crate::jobs::{RANKS, Way};
 use crate::slurm::bed::Ran;
 use crate::slurm::machines::{cpus_near, numa_node_of, ucx_of, ucx_of_all};
 use crate::slurm::task::Task;
+use std::collections::BTreeSet;
 
 /// The NICs of a rank's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,11 @@ impl Rank {
         self.task.cpus().is_disjoint(&cpus_near(self.gpu()))
     }
 
+    /// The CPU to which oneCCL pins its worker thread.
+    fn worker(&self) -> Option<usize> {
+        self.task.env("WORKER")?.parse().ok()
+    }
+
     /// The memory is its GPU's, that of its CPUs, or anywhere.
     fn has_good_memory(&self) -> bool {
         let (mode, nodes) = self.task.policy();
@@ -111,7 +117,18 @@ impl Ranks {
             },
             _ => ", NICs that differ",
         };
-        cpus + nics
+        let workers: BTreeSet<_> = self.all.iter().flat_map(Rank::worker).collect();
+        let are_near = |rank: &Rank| {
+            rank.worker()
+                .is_some_and(|cpu| cpus_near(rank.gpu()).contains(&cpu))
+        };
+        let workers = match workers.len() {
+            0 => "",
+            1 => ", a node's workers on one CPU",
+            _ if self.all.iter().all(are_near) => ", workers near",
+            _ => ", workers not near",
+        };
+        cpus + nics + workers
     }
 }
 
@@ -133,11 +150,17 @@ pub fn faults(way: &Way, without: &Ranks, ranks: &Ranks) -> Vec<String> {
         // the job has 14 for each rank
         let as_good = rank.is_near() && cpus.len() >= had.len().min(14);
         let same_gpus = (task.gpus(), task.open()) == (bare.gpus(), bare.open());
+        // `exec` leaves none outside of the rank's CPUs
+        let worker = match rank.worker() {
+            Some(cpu) if way.near => cpus.contains(&cpu),
+            cpu => cpu == before.worker(),
+        };
         let may_bind = way.nics != Nics::None || task.mem() == bare.mem();
         for (what, holds) in [
             ("NICs", rank.nics() == way.nics),
             ("GPUs", same_gpus),
             ("CPUs", if way.near { as_good } else { cpus == had }),
+            ("worker", worker),
             ("memory", rank.has_good_memory()),
             ("memory changed", may_bind),
         ] {
