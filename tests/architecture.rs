@@ -61,7 +61,7 @@ const RESERVED: &str = "
 ^::std::fs:: ::File:: | crates/node/src/discover/root crates/tool/src/ | only `discover::root` and the tool open files
 ::File::open::$ ::fs::read::$ ::fs::read_to_string::$ | crates/node/src/discover/root | only `discover::root` reads files
 ^::std::env:: | src/ crates/tool/src/ | only the plugin and the tool see the environment
-^::std::time:: ::Instant:: ::SystemTime:: ::thread::spawn::$ ::thread::scope::$ ::thread::Builder::$ | crates/tool/src/ | no clock and no thread outside the tool
+^::std::time:: ::Instant:: ::SystemTime:: ::thread::spawn::$ ::thread::scope::$ ::thread::Builder::$ | crates/tool/src/ crates/launch/src/launched/launcher.rs | no clock and no thread outside the tool
 ";
 
 const PRODUCT: &str = "src/ crates/";

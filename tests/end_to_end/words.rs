@@ -275,8 +275,9 @@ fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {
         !is_excluded && (task.gpu() == 1 || task.ucx() == before.ucx())
     });
     for command in ["map", "plan --env"] {
-        let ran = bed.run(&format!("srun -w n0 --gres=gpu:8 {} {command}", bed.tool()));
-        let named = |name| ran.ended(0, 0).stdout.contains(name);
+        let line = format!("srun -w n0 --gres=gpu:8 {} {command}", bed.tool());
+        let ran = bed.run(&line).ended(0, 0);
+        let named = |name| ran.stdout.contains(name);
         assert!(named("mlx5_4") && !named("mlx5_3"), "{}", ran.stdout);
     }
 }

@@ -160,6 +160,36 @@ fn who_is_bound_far_from_its_gpu_is_told_how_its_own_launcher_binds_nothing() {
     }
 }
 
+/// Starts eight processes, and while they look at it visits CPUs one by one: as MPICH's proxy does, by chance.
+const VISITOR: &str = "\
+import os, subprocess, sys, time
+own, ranks = os.sched_getaffinity(0), []
+for rank in range(8):
+    names = dict(os.environ, LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE='8', REPORTED_RANK=str(rank))
+    start = ['sh', '-c', 'echo >&2; read go; exec \"$@\"', 'sh'] + sys.argv[1:]
+    ranks.append(subprocess.Popen(start, stdin=-1, stderr=-1, env=names))
+    ranks[rank].stderr.read(1)
+for cpu in range(50):
+    os.sched_setaffinity(0, {cpu})
+    if cpu == 0:
+        for rank in ranks: rank.stdin.close()
+    time.sleep(0.004)
+os.sched_setaffinity(0, own)
+for rank in ranks: rank.wait()
+";
+
+#[test]
+fn a_launcher_that_passes_over_the_cpus_while_its_processes_start_bound_none() {
+    let Some(node) = node() else { return };
+    let visitor = crate::harness::private_folder("exec-visitor").join("visitor.py");
+    std::fs::write(&visitor, VISITOR).unwrap();
+    let launcher = format!("python3 {}", visitor.display());
+    is_placed(&node.reports(
+        &[],
+        &format!("{launcher} nic-placement exec -- {}", node.report()),
+    ));
+}
+
 /// Eight workers of gloo add their numbers, then report.
 const WORKER: &str = "\
 import os, sys, torch, torch.distributed as dist

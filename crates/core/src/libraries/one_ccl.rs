@@ -7,9 +7,9 @@
 //! `is_dev_close_by_pci`). A provider that reports no PCI address, such as tcp, has no local NIC
 //! (`atl_ofi_is_nic_local`).
 //!
-//! Without `CCL_WORKER_AFFINITY` workers run on the machine's last CPUs, whatever the mask. In
-//! this list a process takes the CPU at its local rank. oneCCL fails if the list is too short, so
-//! our list repeats the task's CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
+//! Without `CCL_WORKER_AFFINITY` workers run on the last CPUs of the machine or `I_MPI_PIN_INFO`,
+//! whatever the mask. In that list a process has the CPU at its local rank, and fails without one:
+//! ours repeats the task's CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
 //! src/common/global/global.cpp `set_local_coord`).
 
 use super::libfabric::{PROVIDER, admits_provider};

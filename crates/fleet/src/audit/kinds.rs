@@ -12,7 +12,7 @@ pub(crate) const PART: usize = 4;
 /// Kinds to which nodes with other devices are added, at most: the time must not grow with the square of the input.
 const MOST_CENTRES: usize = 64;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Audited {
     format: &'static str,
     version: u32,
@@ -25,10 +25,9 @@ pub struct Audited {
     pub bad: Vec<Bad>,
 }
 
-/// Grows when a field changes its meaning or goes, not with new fields.
 const VERSION: u32 = 2;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct NodeKind {
     #[serde(flatten)]
     pub inventory: Inventory,
@@ -37,7 +36,7 @@ pub struct NodeKind {
     pub differing: Vec<Differing>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Differing {
     pub nodes: String,
     pub count: usize,
@@ -59,7 +58,7 @@ pub struct Difference {
     pub shared_by: usize,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Bad {
     /// `-` for standard input
     pub input: String,

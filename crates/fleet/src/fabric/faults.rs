@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Several cables that one exchange of plugs puts right, each where another belongs; or one on a wrong switch or without a link.
 pub type CableFault = Vec<FabricCable>;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 pub struct FabricCable {
     pub node: String,
     /// the NIC, with its port where it has several

@@ -11,7 +11,7 @@ use crate::audit::hostlist::compressed;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct FabricRails {
     format: &'static str,
     version: u32,
@@ -28,10 +28,9 @@ pub struct FabricRails {
     pub unread: Vec<String>,
 }
 
-/// Grows when a field changes its meaning or goes, not with new fields.
 const VERSION: u32 = 2;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
     pub nics: Vec<String>,
@@ -41,7 +40,7 @@ pub struct CabledRail {
     pub ports: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RailReach {
     NoRails,

@@ -1,12 +1,14 @@
 //! The launcher of this process: its name, the CPUs on which it may run, and the environment with which it was started.
 //!
-//! A launcher's processes start on the CPUs of their launcher, unless it bound them.  So they share its CPUs if they have
-//! the same, and each knows it without asking the others, which may be binding themselves just now.
+//! Processes with the CPUs of their launcher share these: it bound none.  Each knows it without asking the others, which may be
+//! binding themselves just now.
 
 use nic_placement_core::topology::CpuSet;
 use nic_placement_node::discover::Root;
 use nic_placement_sys as sys;
 use std::os::unix::process::parent_id;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Processes between this one and its launcher, at most: shells, wrappers, containers' entry points.
 const MAX_ANCESTORS: usize = 32;
@@ -36,7 +38,7 @@ impl Launcher {
             if !environment.as_ref().is_some_and(is_numbered) {
                 return Some(Launcher {
                     name: field("Name:")?.trim().to_string(),
-                    cpus: sys::affinity_of(process).ok()?,
+                    cpus: cpus_of(process)?,
                     environment,
                 });
             }
@@ -50,6 +52,24 @@ impl Launcher {
         let all = self.environment.as_ref()?;
         Some(variables.iter().all(|variable| has(all, *variable)))
     }
+}
+
+/// CPUs inside ours count once they stay for 250 ms, or after 5 s: hwloc visits each CPU alone for its caches (topology-x86.c), in
+/// MPICH's `hydra_pmi_proxy` (5.0.2) while ranks start.
+fn cpus_of(launcher: i32) -> Option<CpuSet> {
+    let own = sys::affinity().ok()?;
+    let mut cpus = sys::affinity_of(launcher).ok()?;
+    let mut same = 0;
+    for _ in 0..1000 {
+        if same == 50 || cpus == own || !cpus.is_subset(&own) {
+            break;
+        }
+        sleep(Duration::from_millis(5));
+        let now = sys::affinity_of(launcher).ok()?;
+        same = if now == cpus { same + 1 } else { 0 };
+        cpus = now;
+    }
+    Some(cpus)
 }
 
 fn has(environment: &[u8], (name, value): (&str, &str)) -> bool {

@@ -193,7 +193,6 @@ fn earlier_binding(
     if numbering.is_slurms() {
         return None;
     }
-    // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
     match launcher {
         // Slurm started it, and its masks told of no binding; slurmstepd's own CPUs tell
         // nothing, since it is not held to the step's

@@ -119,8 +119,7 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     (0..1000).map(open).find(is_free).unwrap_or_else(|| open(0))
 }
 
-/// Opens a lock file, or makes it.  A directory that others may write to can hold anything: so links, pipes and devices
-/// are refused.
+/// Opens or makes a lock file.  Others may write to its folder: links, pipes and devices are refused.
 pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
     let regular = |facts: Metadata| match facts.is_file() {
         true => Ok(()),

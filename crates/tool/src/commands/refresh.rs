@@ -21,7 +21,9 @@ use nic_placement_traffic::exposition;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 /// read the node and write the node file, which steps read instead of asking hardware
@@ -44,8 +46,7 @@ Examples:
 pub(super) struct RefreshOptions {
     /// where to write it, instead of /run/nic-placement/node.cache
     ///
-    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused, and so is a
-    /// folder that does not exist.
+    /// A folder that does not exist is refused, and so is anything there but a regular file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// also write metrics of the node for Prometheus: a file ending with .prom in a folder of the node exporter
@@ -201,6 +202,13 @@ fn remove(file: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// This program, also where an upgrade has replaced its file.
+pub(super) fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("nic-placement");
+    command
 }
 
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {

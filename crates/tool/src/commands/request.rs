@@ -15,7 +15,6 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
-use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::{plugstack, step};
@@ -119,16 +118,15 @@ pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     })
 }
 
+fn as_steps_have_it(admin: &Admin) -> Result<(Topology, Vec<Diagnostic>), String> {
+    node::read(admin, Scope::Full, Author::Root).map_err(|why| why.to_string())
+}
+
 /// The plan of a step without words, on the node as steps have it.
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
-        // as the plugin, which is root
-        _ => {
-            node::read(&admin, Scope::Full, Author::Root)
-                .map_err(|why| why.to_string())?
-                .0
-        }
+        _ => as_steps_have_it(&admin)?.0,
     };
     let wish = Wish::new(admin, None, None);
     Ok(Plan::new(topology, wish, Step::default(), &|_| None))
@@ -194,7 +192,7 @@ impl PlanOptions {
         };
         let (topology, mut findings) = match admin.source {
             NodeSource::Live => node.read()?,
-            _ => node::read(&admin, Scope::Full, callers_author()).map_err(|why| why.to_string())?,
+            _ => as_steps_have_it(&admin)?,
         };
         // a plan binds no process, so it may say what it would bind on any machine
         (admin.source, admin.trust_topology) = (NodeSource::Live, true);

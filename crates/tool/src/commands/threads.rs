@@ -7,7 +7,6 @@ use std::thread;
 
 /// `false` without a thread, which is said once: `RLIMIT_NPROC` bounds a user's processes and threads, and so does a container.
 pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
-    /// one limit refuses all threads
     static SAID: Once = Once::new();
     let refused = thread::Builder::new().spawn(work).err();
     if let Some(error) = &refused {

@@ -12,7 +12,6 @@ use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -49,10 +48,8 @@ pub(super) fn run(
     folder: Option<&Path>,
     page: &mut Page,
 ) -> Result<(), Failure> {
-    // this program, also where an upgrade has put another in its place
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = refresh::this_program();
     command
-        .arg0("nic-placement")
         .args(env::args_os().skip(1))
         .arg("--settled")
         .stderr(Stdio::null());

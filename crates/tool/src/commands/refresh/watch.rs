@@ -4,14 +4,14 @@
 //! steps see the file's age.
 
 use super::super::{Failure, tell, threads};
+use super::this_program;
 use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::registered::{Registered, registered};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -105,10 +105,9 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
 
 /// False if it failed.
 fn refresh(place: &Path, textfile: Option<&Path>) -> Result<bool, Failure> {
-    // this program, also where an upgrade has put another in its place
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("nic-placement").args(["refresh", "--output"]);
-    command.arg(place).stdin(Stdio::null());
+    let mut command = this_program();
+    command.args(["refresh", "--output"]).arg(place);
+    command.stdin(Stdio::null());
     if let Some(file) = textfile {
         command.arg("--textfile").arg(file);
     }
