@@ -128,7 +128,8 @@ def plan(
 
 def map(format: str = "json", **request: Any) -> str:
     """Which NICs each GPU has, as `nic-placement map --format` prints it; `request` as the library's header says."""
-    return _ask("map", {"map": format, **request, "node": _described(request.get("node"))})
+    asked = {"map": format, "environment": dict(os.environ), **request, "node": _described(request.get("node"))}
+    return _ask("map", asked)
 
 
 def verify() -> Dict[str, Any]:

@@ -274,8 +274,14 @@ fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {
         let is_excluded = excluded("UCX_NET_DEVICES") || excluded("NCCL_IB_HCA");
         !is_excluded && (task.gpu() == 1 || task.ucx() == before.ucx())
     });
-    for command in ["map", "plan --env"] {
-        let line = format!("srun -w n0 --gres=gpu:8 {} {command}", bed.tool());
+    // a container has no plugstack.conf: the step's own list tells
+    let container = format!(
+        "--nic-placement env SLURM_CONF=/nowhere/slurm.conf {} map",
+        bed.tool()
+    );
+    let [map, plan] = ["map", "plan --env"].map(|command| format!("{} {command}", bed.tool()));
+    for command in [map, plan, container] {
+        let line = format!("srun -w n0 --gres=gpu:8 {command}");
         let ran = bed.run(&line).ended(0, 0);
         let named = |name| ran.stdout.contains(name);
         assert!(named("mlx5_4") && !named("mlx5_3"), "{}", ran.stdout);

@@ -1,6 +1,7 @@
 //! Options of several commands: the node, GPUs, words of the plugin's option, the admin's arguments that change a map.
 
 use super::Failure;
+use super::exec::variables::ProgramEnvironment;
 use super::import::refuse_nothing;
 use super::misunderstood::misunderstood;
 use super::threads;
@@ -16,6 +17,7 @@ use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::gpus_named;
+use nic_placement_launch::launched::select_as_the_step_did;
 use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::{plugstack, step};
 use nic_placement_node::discover::root::Author;
@@ -40,6 +42,11 @@ pub(super) struct NodeOptions {
     topology: Option<String>,
 }
 
+fn of_this_system() -> (Admin, bool) {
+    let (found, is_known) = plugstack::admin(None, None, |name| std::env::var_os(name));
+    (found.admin, is_known)
+}
+
 impl NodeOptions {
     pub(super) fn source(&self) -> NodeSource {
         match (&self.machine, &self.topology) {
@@ -51,9 +58,7 @@ impl NodeOptions {
 
     /// The admin's settings for that node: `topology=` describes this one.
     pub(super) fn admin(&self) -> Admin {
-        let mut admin = plugstack::admin(None, None, |name| std::env::var_os(name))
-            .0
-            .admin;
+        let (mut admin, _) = of_this_system();
         if self.source() != NodeSource::Live {
             admin.source = NodeSource::Live;
         }
@@ -186,14 +191,18 @@ impl PlanOptions {
         node: &NodeOrMachine,
     ) -> Result<(Wish, Topology, Vec<Diagnostic>), Failure> {
         let node = node.node();
-        let mut admin = match node.source() {
-            NodeSource::Live => node.admin(),
-            _ => Admin::default(),
+        let (mut admin, knows_admin) = match node.source() {
+            NodeSource::Live => of_this_system(),
+            _ => (Admin::default(), true),
         };
         let (topology, mut findings) = match admin.source {
             NodeSource::Live => node.read()?,
             _ => as_steps_have_it(&admin)?,
         };
+        if !knows_admin {
+            let present = ProgramEnvironment::of_this_process().values();
+            select_as_the_step_did(&mut admin, &present, &topology);
+        }
         // a plan binds no process, so it may say what it would bind on any machine
         (admin.source, admin.trust_topology) = (NodeSource::Live, true);
         findings.extend(self.arguments.add_to(&mut admin)?);
