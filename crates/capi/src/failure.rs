@@ -4,7 +4,7 @@
 use nic_placement_node::NoTopology;
 
 /// `enum nic_placement_status` of include/nic_placement.h, where 0 is an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Argument = 1,
     Request,
@@ -13,7 +13,7 @@ pub enum Kind {
     Bug,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Failure {
     pub kind: Kind,
     pub why: String,

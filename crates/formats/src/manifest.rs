@@ -26,7 +26,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The reason why a text cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BadText {
     /// line, from 1; 0 for the text as a whole
     pub line: u32,

@@ -25,7 +25,7 @@ const OPTIONS: &str = "account=A acctg-freq= bcast? begin=b chdir=D clusters=M c
     x11?";
 
 /// The last value of each option.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct SrunLine {
     values: BTreeMap<&'static str, String>,
     program: Vec<String>,

@@ -7,7 +7,7 @@ use super::verify::{Node, TaskVerdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoFigure {
     NoCounter,
@@ -29,7 +29,7 @@ impl NoFigure {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figure {
     Bytes { sent: u64, received: u64 },
@@ -45,7 +45,7 @@ impl Figure {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// the plugin's markers in the tasks
@@ -83,7 +83,7 @@ pub fn plan(node: Node<'_>, tasks: &[TaskVerdict]) -> (PlannedNics, Origin) {
     (plan, Origin::Node)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicTraffic {
     /// `mlx5_0:1`, or an interface
     pub name: String,
@@ -104,7 +104,7 @@ impl NicTraffic {
 }
 
 /// Bytes that left, of NICs that count RDMA.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     pub planned: u64,
     pub others: u64,

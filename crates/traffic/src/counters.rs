@@ -51,7 +51,7 @@ const COUNTERS: [(&[&str], &str, &str, u64); 6] = [
 /// A counter of 32 bits stays at its end (InfiniBand Architecture Specification, PortCounters), and then tells nothing.
 const END_OF_32_BITS: u64 = u32::MAX as u64;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Count {
     /// the counter's file, or the interface's name
     pub of: String,
@@ -59,7 +59,7 @@ pub struct Count {
     pub received: u64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PortCounts {
     /// `None`: the driver has no counter
     pub rdma: Option<Count>,

@@ -142,7 +142,7 @@ impl Verdict {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsedNic {
     /// `mlx5_0:1`, or `mlx5_0` where the port is not known
     pub nic: String,
@@ -152,7 +152,7 @@ pub struct UsedNic {
     pub verdict: Verdict,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskVerdict {
     #[serde(flatten)]
     pub numbers: Numbers,
@@ -176,7 +176,7 @@ impl TaskVerdict {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuVerdict {
     /// the CPUs that were set, if any were
     pub set: Option<String>,

@@ -36,7 +36,7 @@ impl NodeWord {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Dissent {
     pub nodes: String,
     pub count: usize,
@@ -45,7 +45,7 @@ pub struct Dissent {
     pub write: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Compared {
     pub nodes: usize,
     /// the word of most nodes; of two as common that with fewer NICs left out

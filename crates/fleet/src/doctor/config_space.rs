@@ -9,7 +9,7 @@ pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct ConfigSpace {
     /// true if its packets may be reordered (`PCI_EXP_DEVCTL_RELAX_EN`)
     pub(crate) is_relaxed: Option<bool>,

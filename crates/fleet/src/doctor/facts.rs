@@ -32,7 +32,7 @@ pub(crate) struct Machine {
 }
 
 /// A device of the model that the node lacks.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Missing {
     /// `GPU`, or the name that the NIC has in the model
     pub(crate) what: String,
@@ -48,7 +48,7 @@ pub(crate) struct NicFacts {
     pub(crate) access: Option<DeviceAccess>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum DeviceAccess {
     Open,
     /// the node's mode or owner forbids it

@@ -33,7 +33,7 @@ pub struct Examined<'a> {
     pub caller: &'a Caller,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Verdict {
     level: Level,
     /// the device, file or line that it is about, for a reason that has little room

@@ -28,7 +28,7 @@ pub struct Cable {
     pub to: SwitchPort,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cabling {
     pub cables: BTreeSet<Cable>,
     /// the name of each switch, by its GUID or chassis id, else by its name

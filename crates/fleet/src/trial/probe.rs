@@ -27,7 +27,7 @@ pub struct Probe {
     pub notes: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProbedDriver {
     /// `cuda` or `hip`
     pub name: String,
@@ -37,7 +37,7 @@ pub struct ProbedDriver {
     pub error: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProbedDevice {
     /// as the driver writes it
     pub address: String,
@@ -52,7 +52,7 @@ pub struct CopyRates {
 }
 
 /// A task's GPUs by the driver, beside those that the plugin took.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum Identity {
     Agrees,
     /// the same GPUs; the driver numbers them in another order

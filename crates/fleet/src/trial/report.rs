@@ -24,7 +24,7 @@ pub struct TrialReport {
 }
 
 /// A way to start tasks, and the GPUs that the driver gave them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriedWay {
     /// the command, without the program
     pub command: String,
@@ -47,7 +47,7 @@ pub struct TriedWay {
     pub near_without: Near,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Near {
     pub near: usize,
     pub known: usize,

@@ -4,7 +4,7 @@ use nic_placement_core::topology::{GpuIndex, NicIndex, NicKind, PathType, Topolo
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Witness {
     /// `nvidia-smi topo -m`
     pub program: String,

@@ -6,7 +6,7 @@ use nic_placement_core::topology::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PlaceKind {
     Node,
     /// a processor package, counted from 0 in order of its first NUMA node

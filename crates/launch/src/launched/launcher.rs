@@ -54,14 +54,14 @@ impl Launcher {
     }
 }
 
-/// CPUs inside ours count once they stay for 250 ms, or after 5 s: hwloc visits each CPU alone for its caches (topology-x86.c), in
-/// MPICH's `hydra_pmi_proxy` (5.0.2) while ranks start.
+/// CPUs without all of ours count once they stay for 250 ms, or after 5 s: hwloc visits each CPU alone for its caches
+/// (topology-x86.c), in MPICH's `hydra_pmi_proxy` (5.0.2) while ranks start.
 fn cpus_of(launcher: i32) -> Option<CpuSet> {
     let own = sys::affinity().ok()?;
     let mut cpus = sys::affinity_of(launcher).ok()?;
     let mut same = 0;
     for _ in 0..1000 {
-        if same == 50 || cpus == own || !cpus.is_subset(&own) {
+        if same == 50 || own.is_subset(&cpus) {
             break;
         }
         sleep(Duration::from_millis(5));

@@ -31,7 +31,6 @@ pub(super) fn opener(source: &NodeSource) -> Open {
     }
 }
 
-/// Readings from a begin until now.
 #[derive(Clone)]
 pub(super) struct Counted {
     open: Open,

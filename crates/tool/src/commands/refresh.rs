@@ -120,7 +120,7 @@ fn refresh(place: &Path, textfile: Option<&Path>) -> Result<(), Failure> {
     }
     output::write(place, &node_file::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
-    let mut admin = NodeOptions::default().admin();
+    let mut admin = NodeOptions::default().admin().0;
     admin.node_file.path = place.display().to_string();
     let maps = maps::places(&admin);
     if maps.is_empty() && textfile.is_none() {

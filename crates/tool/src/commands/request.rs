@@ -42,11 +42,6 @@ pub(super) struct NodeOptions {
     topology: Option<String>,
 }
 
-fn of_this_system() -> (Admin, bool) {
-    let (found, is_known) = plugstack::admin(None, None, |name| std::env::var_os(name));
-    (found.admin, is_known)
-}
-
 impl NodeOptions {
     pub(super) fn source(&self) -> NodeSource {
         match (&self.machine, &self.topology) {
@@ -56,13 +51,14 @@ impl NodeOptions {
         }
     }
 
-    /// The admin's settings for that node: `topology=` describes this one.
-    pub(super) fn admin(&self) -> Admin {
-        let (mut admin, _) = of_this_system();
+    /// The admin's settings for that node, whose description `topology=` is not, and whether plugstack.conf has some.
+    pub(super) fn admin(&self) -> (Admin, bool) {
+        let (found, is_known) = plugstack::admin(None, None, |name| std::env::var_os(name));
+        let mut admin = found.admin;
         if self.source() != NodeSource::Live {
             admin.source = NodeSource::Live;
         }
-        admin
+        (admin, is_known)
     }
 
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
@@ -148,7 +144,6 @@ pub(super) fn plan_here(topology: Topology, wish: Wish) -> Plan {
 /// Words that a plan refuses: they switch off, observe or report.
 const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
 
-/// Options of all commands that make a map.
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct PlanOptions {
@@ -192,7 +187,7 @@ impl PlanOptions {
     ) -> Result<(Wish, Topology, Vec<Diagnostic>), Failure> {
         let node = node.node();
         let (mut admin, knows_admin) = match node.source() {
-            NodeSource::Live => of_this_system(),
+            NodeSource::Live => node.admin(),
             _ => (Admin::default(), true),
         };
         let (topology, mut findings) = match admin.source {
@@ -227,7 +222,6 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
     given.iter().map(pair).collect()
 }
 
-/// A parser of whole numbers; its error names the bounds.
 pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text

@@ -7,7 +7,7 @@ use std::fmt::Display;
 /// A space at which a line does not end.
 const GLUE: char = '\u{a0}';
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::commands) struct Text(String);
 
 impl<T: Display> From<T> for Text {

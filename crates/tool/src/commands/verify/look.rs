@@ -96,7 +96,6 @@ fn value<'s>(status: &'s str, name: &str) -> Option<&'s str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
 }
 
-/// One look, or the sum of several.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     pub(super) processes: BTreeMap<u32, Seen>,
