@@ -9,8 +9,9 @@
  *
  * Every call may be made from any thread at any time; nothing is kept from one to the next.  A call may read the node
  * (below /sys, /proc, /etc and /dev; a kept node file where that is as the node is, as a step of Slurm's does), which
- * takes milliseconds, and without a node file waits as long as a network card's firmware does.  Do not call from a
- * signal handler, nor in the child of a threaded process between fork() and exec().
+ * takes milliseconds, and without a node file waits as long as a network card's firmware does; nic_placement_process() waits
+ * 5 s at most for a launcher that binds itself just now.  Do not call from a signal handler, nor in the child of a threaded
+ * process between fork() and exec().
  */
 #ifndef NIC_PLACEMENT_H
 #define NIC_PLACEMENT_H
@@ -65,8 +66,8 @@ enum nic_placement_status {
  *                    described node
  *   "alone_on_node": true, if nobody else uses the node
  *   "task":          for nic_placement_task() and nic_placement_render(): the number of one process here, from 0
- *   "environment":   {"NAME": "VALUE", ...}: for the same and nic_placement_process(), what that process has in its environment
- *                    already, which stays
+ *   "environment":   {"NAME": "VALUE", ...}: for the same, nic_placement_process() and nic_placement_map(), what that process has in
+ *                    its environment already, which stays
  *   "as":            for the same two: "json" (without it), or "lines"
  *   "local_rank":    for nic_placement_process(): its number among the processes of the node, from 0.  Without it, by its
  *                    launcher's variables
@@ -80,7 +81,7 @@ enum nic_placement_status {
 /* The whole plan, with all reasons: as `nic-placement plan --json`. */
 int nic_placement_plan(const char *request, size_t length, char **answer);
 
-/* Which NICs each GPU has, in the format that "map" names: as `nic-placement map`, which follows plugstack.conf without "arguments". */
+/* Which NICs each GPU has, in the format of "map", as `nic-placement map`.  Without "arguments" those of plugstack.conf count. */
 int nic_placement_map(const char *request, size_t length, char **answer);
 
 /*

@@ -16,9 +16,9 @@ use circles::{circles, knots};
 use source::{Module, Source};
 use std::collections::BTreeMap;
 
-/// Modules, and what each of them may use; it may always use itself.  A bare name is another crate or a module of `core`, which
-/// stands for all of them; a name behind `::` counts separately, and is a mere part of its module if it has no row: the system
-/// calls take sets of CPUs and know nothing of the machine; the grammar knows a renderer's options and not how it renders.
+/// Modules, and what each may use besides itself.  A bare name is a crate or a module of `core`; `core` is all its modules.  A
+/// name with `::` is a module of its own if it has a row, else a part of its module: `sys` may use sets of CPUs and nothing of
+/// the machine, `config` a library's names and not how it renders.
 const ARROWS: &str = "
 topology program >
 core > bind config gpus libraries maps placement plan policy step wish
@@ -61,7 +61,8 @@ const RESERVED: &str = "
 ^::std::fs:: ::File:: | crates/node/src/discover/root crates/tool/src/ | only `discover::root` and the tool open files
 ::File::open::$ ::fs::read::$ ::fs::read_to_string::$ | crates/node/src/discover/root | only `discover::root` reads files
 ^::std::env:: | src/ crates/tool/src/ | only the plugin and the tool see the environment
-^::std::time:: ::Instant:: ::SystemTime:: ::thread::spawn::$ ::thread::scope::$ ::thread::Builder::$ | crates/tool/src/ crates/launch/src/launched/launcher.rs | no clock and no thread outside the tool
+::Instant:: ::SystemTime:: ::thread::spawn::$ ::thread::scope::$ ::thread::Builder::$ | crates/tool/src/ | no clock and no thread outside the tool
+^::std::time:: | crates/tool/src/ crates/launch/src/launched/launcher.rs | no clock outside the tool
 ";
 
 const PRODUCT: &str = "src/ crates/";

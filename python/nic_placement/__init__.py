@@ -108,9 +108,8 @@ def plan(
     node = _described(node)
     if _placed_on and _placed_on[0] != node:
         raise Failure("this process is placed already, on {}".format(_placed_on[0] or "this node"), _BAD_REQUEST)
-    environment = {_text(name): _text(value) for name, value in os.environ.items()}
     about = {"local_rank": local_rank, "local_size": local_size, "words": words, "arguments": arguments, "node": node}
-    answer = json.loads(_ask("process", {"environment": environment, **about}))
+    answer = json.loads(_ask("process", {"environment": _environment(), **about}))
     return Plan(
         gpus=tuple(answer["gpus"]),
         nics=tuple(answer["nics"]),
@@ -128,8 +127,7 @@ def plan(
 
 def map(format: str = "json", **request: Any) -> str:
     """Which NICs each GPU has, as `nic-placement map --format` prints it; `request` as the library's header says."""
-    asked = {"map": format, "environment": dict(os.environ), **request, "node": _described(request.get("node"))}
-    return _ask("map", asked)
+    return _ask("map", {"map": format, "environment": _environment(), **request, "node": _described(request.get("node"))})
 
 
 def verify() -> Dict[str, Any]:
@@ -194,6 +192,10 @@ def _ask(name: str, fields: Mapping[str, Any]) -> str:
     if status != 0:
         raise Failure(said, status)
     return said
+
+
+def _environment() -> Dict[str, str]:
+    return {_text(name): _text(value) for name, value in os.environ.items()}
 
 
 def _text(text: str) -> str:

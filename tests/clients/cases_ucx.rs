@@ -111,7 +111,7 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
     let messages = nodes.tasks("own.bare", 8).iter().map(Task::sent).sum();
     assert!(are(total, messages), "{:?}", sent.0);
     for node in NODES {
-        // two that share have a half each, and one of them may have sent more again
+        // UCX halves a message over two NICs, and one of them may send parts again
         let half = |pair: [&str; 2]| pair.map(|nic| sent.by(node, nic)).into_iter().min();
         let halves = [["mlx5_0", "mlx5_1"], ["mlx5_2", "mlx5_3"]].map(half);
         let is_so = halves.into_iter().flatten().sum::<u64>() >= messages / 4;

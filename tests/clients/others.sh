@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes root folders of other Linuxes in the guest, from what the host shares with it (nodes.rs), to `chroot` into:
-# /other/NAME, with that one's /usr, and all else the guest's own.  Lines `NAME RELEASE [rdma]` are left in
-# ./others.
+# /other/NAME, with that one's /usr, and all else the guest's own.  Lines `NAME RELEASE [rdma]`, and `NAME ` of each
+# library of engines.sh, are left in ./others.
 set -eu
 
 other() {

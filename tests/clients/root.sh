@@ -72,8 +72,8 @@ for module in configfs e1000e rdma_rxe; do strip --strip-debug -o "$folder/guest
 # the guest unpacks all this; MPICH's library alone is 40 MB as it comes
 find "$folder/usr" -type f -size +100k -exec strip --strip-unneeded {} + 2> /dev/null || true
 printf '%s\n' '127.0.0.1 localhost' '192.168.7.1 n0' '192.168.7.2 n1' > "$folder/etc/hosts"
-# Debian's python3-torch finds its BLAS by way of this
-if { asked torch || asked engines; } && [ -x /usr/bin/torchrun ]; then
+# Debian's python3-torch and python3-numpy find their BLAS by way of this
+if asked torch && [ -x /usr/bin/torchrun ] || asked engines && [ -d /usr/lib/python3/dist-packages/numpy ]; then
     cp -a /etc/alternatives "$folder/etc/"
     echo 'share host /usr'
 fi

@@ -160,7 +160,7 @@ fn who_is_bound_far_from_its_gpu_is_told_how_its_own_launcher_binds_nothing() {
     }
 }
 
-/// Starts eight processes, and while they look at it visits CPUs one by one: as MPICH's proxy does, by chance.
+/// Starts eight processes, and binds itself to one CPU after another while these read its mask, as MPICH's proxy.
 const VISITOR: &str = "\
 import os, subprocess, sys, time
 own, ranks = os.sched_getaffinity(0), []

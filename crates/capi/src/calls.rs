@@ -50,12 +50,18 @@ pub fn map(request: &str) -> Result<String, Failure> {
             Failure::request(format!("`map`: no format is called so; known: {known}"))
         })?,
     };
-    let admin = match request.is_here && request.arguments.is_empty() {
-        true => found_here(&request).0.admin,
-        false => admin(&request)?.0,
-    };
+    let (mut admin, _) = admin(&request)?;
+    let mut knows_admin = true;
+    if request.is_here {
+        let found;
+        (found, knows_admin) = found_here(&request);
+        admin = found.admin;
+    }
     let wish = wish(&request, admin)?;
-    let (session, gpus) = session_of(wish, described, |_, node, _| {
+    let (session, gpus) = session_of(wish, described, |wish, node, _| {
+        if !knows_admin {
+            launched::select_as_the_step_did(&mut wish.admin, &request.environment, node);
+        }
         let gpus = request.gpus(node)?;
         if gpus.is_empty() {
             return Err(Failure::new(

@@ -79,23 +79,19 @@ fn slurm_conf(
 
 /// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have
 /// that name, and a set-uid program belongs to root: the real user ID decides (proc_pid_status(5),
-/// `Uid`).  In another mount namespace, a container's, the path is another file (namespaces(7)).
+/// `Uid`).  A container's, whose path is a file in the container, has a second `NSpid`.
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     const MOST: usize = 64 * 1024;
-    let namespace = |pid: &str| {
-        let link = root.follow(&format!("proc/{pid}/ns/mnt"))?;
-        link.rsplit_once('/').map(|(_, name)| name.to_string())
-    };
     root.list("proc", |name| {
         name.bytes().all(|byte| byte.is_ascii_digit())
     })
     .into_iter()
     .find_map(|pid| {
+        let inner = format!("\nNSpid:\t{pid}\t");
         let is_slurmd = root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd")
             && root
                 .read(&format!("proc/{pid}/status"))
-                .is_some_and(|status| status.contains("\nUid:\t0\t"))
-            && namespace(&pid) == namespace("self");
+                .is_some_and(|status| status.contains("\nUid:\t0\t") && !status.contains(&inner));
         let line = is_slurmd
             .then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST))
             .flatten()?;
@@ -342,7 +338,7 @@ mod tests {
             place.file(&format!("proc/{pid}/comm"), comm);
             place.file(&format!("proc/{pid}/cmdline"), line);
             // real, effective, saved and file system's user: the last three of a set-uid program are its owner
-            let status = format!("Name:\tslurmd\nUid:\t{user}\t0\t0\t0\n");
+            let status = format!("Name:\tslurmd\nUid:\t{user}\t0\t0\t0\nNSpid:\t{pid}\n");
             place.file(&format!("proc/{pid}/status"), &status);
         };
         let found = || of_running_slurmd(&Root::directory(&place.0, Author::Anyone).unwrap());
@@ -354,11 +350,10 @@ mod tests {
         assert_eq!(found(), None);
         process(8, "slurmd\n", "slurmd\0-D\0-f/opt/slurm.conf\0", 0);
         assert_eq!(found(), Some(PathBuf::from("/opt/slurm.conf")));
-        for (pid, namespace) in [("self", "mnt:[1]"), ("8", "mnt:[2]")] {
-            let folder = place.0.join(format!("proc/{pid}/ns"));
-            std::fs::create_dir_all(&folder).unwrap();
-            std::os::unix::fs::symlink(namespace, folder.join("mnt")).unwrap();
-        }
+        place.file(
+            "proc/8/status",
+            "Name:\tslurmd\nUid:\t0\t0\t0\t0\nNSpid:\t8\t1\n",
+        );
         assert_eq!(found(), None, "a container's");
     }
 

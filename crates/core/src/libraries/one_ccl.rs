@@ -8,8 +8,8 @@
 //! (`atl_ofi_is_nic_local`).
 //!
 //! Without `CCL_WORKER_AFFINITY` workers run on the last CPUs of the machine or `I_MPI_PIN_INFO`,
-//! whatever the mask. In that list a process has the CPU at its local rank, and fails without one:
-//! ours repeats the task's CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
+//! whatever the mask. A process takes the variable's entry at its local rank, else fails: ours
+//! repeats the task's CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
 //! src/common/global/global.cpp `set_local_coord`).
 
 use super::libfabric::{PROVIDER, admits_provider};

@@ -1,7 +1,7 @@
 //! The launcher of this process: its name, the CPUs on which it may run, and the environment with which it was started.
 //!
-//! Processes with the CPUs of their launcher share these: it bound none.  Each knows it without asking the others, which may be
-//! binding themselves just now.
+//! A launcher did not bind a process that has its CPUs, nor the others, whose masks are not read: they may be binding
+//! themselves just now.
 
 use nic_placement_core::topology::CpuSet;
 use nic_placement_node::discover::Root;
@@ -54,8 +54,8 @@ impl Launcher {
     }
 }
 
-/// CPUs without all of ours count once they stay for 250 ms, or after 5 s: hwloc visits each CPU alone for its caches
-/// (topology-x86.c), in MPICH's `hydra_pmi_proxy` (5.0.2) while ranks start.
+/// A mask that lacks one of our CPUs counts once it stays for 250 ms, or after 5 s: hwloc (topology-x86.c) binds itself to each
+/// CPU in turn, in MPICH's `hydra_pmi_proxy` (5.0.2) while ranks start.
 fn cpus_of(launcher: i32) -> Option<CpuSet> {
     let own = sys::affinity().ok()?;
     let mut cpus = sys::affinity_of(launcher).ok()?;

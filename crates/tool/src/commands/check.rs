@@ -8,9 +8,9 @@ mod installed;
 pub(super) use installed::release;
 mod neighbours;
 
-use super::exec::variables::ProgramEnvironment;
 use super::page::{Page, Text};
 use super::request::{self, NodeOptions};
+use super::variables::ProgramEnvironment;
 use super::{Failure, ending};
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};

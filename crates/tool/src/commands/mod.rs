@@ -28,6 +28,7 @@ mod show;
 pub mod snapshot;
 mod threads;
 mod trial;
+mod variables;
 mod verify;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

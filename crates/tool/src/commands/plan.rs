@@ -260,8 +260,8 @@ fn step_of(
     Ok((step, tasks))
 }
 
-/// Without its node's interfaces UCX refuses peers' IP addresses, and has no device in a container without the NIC: errors (UCX
-/// 1.23; NIXL 1.5.1).
+/// With a list of RDMA devices alone UCX fails for peers' IP addresses, and in a container without these devices (UCX 1.23; NIXL
+/// 1.5.1).
 const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP interfaces, which are known there alone: run this \
                                   on the node, or add them, as `,eth0,lo`";
 

@@ -46,7 +46,7 @@ Examples:
 pub(super) struct RefreshOptions {
     /// where to write it, instead of /run/nic-placement/node.cache
     ///
-    /// A folder that does not exist is refused, and so is anything there but a regular file.
+    /// Its folder must exist. A FILE that is no regular file, as a link, is refused.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// also write metrics of the node for Prometheus: a file ending with .prom in a folder of the node exporter
@@ -120,7 +120,7 @@ fn refresh(place: &Path, textfile: Option<&Path>) -> Result<(), Failure> {
     }
     output::write(place, &node_file::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
-    let mut admin = NodeOptions::default().admin().0;
+    let mut admin = NodeOptions::default().admin();
     admin.node_file.path = place.display().to_string();
     let maps = maps::places(&admin);
     if maps.is_empty() && textfile.is_none() {

@@ -1,10 +1,10 @@
 //! Options of several commands: the node, GPUs, words of the plugin's option, the admin's arguments that change a map.
 
 use super::Failure;
-use super::exec::variables::ProgramEnvironment;
 use super::import::refuse_nothing;
 use super::misunderstood::misunderstood;
 use super::threads;
+use super::variables::ProgramEnvironment;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueHint};
 use nic_placement_core::config::options::WORDS;
@@ -17,7 +17,7 @@ use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::gpus_named;
-use nic_placement_launch::launched::select_as_the_step_did;
+use nic_placement_launch::launched::{PARTITION, select_as_the_step_did};
 use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::{plugstack, step};
 use nic_placement_node::discover::root::Author;
@@ -51,14 +51,15 @@ impl NodeOptions {
         }
     }
 
-    /// The admin's settings for that node, whose description `topology=` is not, and whether plugstack.conf has some.
-    pub(super) fn admin(&self) -> (Admin, bool) {
-        let (found, is_known) = plugstack::admin(None, None, |name| std::env::var_os(name));
-        let mut admin = found.admin;
+    /// The admin's settings for that node: `topology=` describes this one.
+    pub(super) fn admin(&self) -> Admin {
+        let mut admin = plugstack::admin(None, None, |name| std::env::var_os(name))
+            .0
+            .admin;
         if self.source() != NodeSource::Live {
             admin.source = NodeSource::Live;
         }
-        (admin, is_known)
+        admin
     }
 
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
@@ -119,15 +120,16 @@ pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     })
 }
 
-fn as_steps_have_it(admin: &Admin) -> Result<(Topology, Vec<Diagnostic>), String> {
-    node::read(admin, Scope::Full, Author::Root).map_err(|why| why.to_string())
-}
-
 /// The plan of a step without words, on the node as steps have it.
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
-        _ => as_steps_have_it(&admin)?.0,
+        // as the plugin, which is root
+        _ => {
+            node::read(&admin, Scope::Full, Author::Root)
+                .map_err(|why| why.to_string())?
+                .0
+        }
     };
     let wish = Wish::new(admin, None, None);
     Ok(Plan::new(topology, wish, Step::default(), &|_| None))
@@ -147,8 +149,8 @@ const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct PlanOptions {
-    /// words of srun's option, as rail,nics-per-task=2,bind=core (default: here plugstack.conf's, else closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help("here plugstack.conf's, else closest", NOT_PLANNED))]
+    /// words of srun's option, as rail,nics-per-task=2,bind=core (default: this node's default=, else closest)
+    #[arg(long, value_name = "WORDS", long_help = words_help("this node's default=, else closest", NOT_PLANNED))]
     pub(super) words: Option<String>,
     #[command(flatten)]
     arguments: Arguments,
@@ -157,7 +159,7 @@ pub(super) struct PlanOptions {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Arguments {
-    /// an argument of plugstack.conf, here beside its own, as exclude=mlx5_5 or fabric=isolated-rails; again for more
+    /// an argument of plugstack.conf, beside this node's, as exclude=mlx5_5 or fabric=isolated-rails; again for more
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append)]
     argument: Vec<String>,
 }
@@ -180,23 +182,27 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, the node, and findings about both; of this system as its admin has it for steps.
+    /// The wish, the node, and findings about both; of this node as a step here finds the admin's settings.
     pub(super) fn asked(
         &self,
         node: &NodeOrMachine,
     ) -> Result<(Wish, Topology, Vec<Diagnostic>), Failure> {
         let node = node.node();
-        let (mut admin, knows_admin) = match node.source() {
-            NodeSource::Live => node.admin(),
-            _ => (Admin::default(), true),
-        };
-        let (topology, mut findings) = match admin.source {
-            NodeSource::Live => node.read()?,
-            _ => as_steps_have_it(&admin)?,
-        };
-        if !knows_admin {
+        let (topology, mut findings) = node.read()?;
+        let mut admin = Admin::default();
+        if node.source() == NodeSource::Live {
             let present = ProgramEnvironment::of_this_process().values();
-            select_as_the_step_did(&mut admin, &present, &topology);
+            let partition = present.get(PARTITION).map(String::as_str);
+            let (found, knows_admin) =
+                plugstack::admin(None, partition, |name| std::env::var_os(name));
+            admin = found.admin;
+            if !knows_admin {
+                select_as_the_step_did(&mut admin, &present, &topology);
+            }
+            findings.extend(match found.off {
+                Some(off) => vec![Diagnostic::new("a step here", off.to_string())],
+                None => found.findings,
+            });
         }
         // a plan binds no process, so it may say what it would bind on any machine
         (admin.source, admin.trust_topology) = (NodeSource::Live, true);

@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// `false` without a thread, which is said once: `RLIMIT_NPROC` and containers bound their number.
+/// `false` without a thread, said once: `RLIMIT_NPROC` and cgroups (`pids.max`) bound threads.
 pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
     static SAID: Once = Once::new();
     let refused = thread::Builder::new().spawn(work).err();

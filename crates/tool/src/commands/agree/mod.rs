@@ -2,9 +2,9 @@
 
 mod pmi;
 
-use super::exec::variables::ProgramEnvironment;
 use super::page::Page;
 use super::request;
+use super::variables::ProgramEnvironment;
 use super::{Failure, ending};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;

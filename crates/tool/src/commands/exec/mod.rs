@@ -1,11 +1,11 @@
 //! `nic-placement exec`: places a process that a launcher started, and becomes its program.
 
 mod place;
-pub(super) mod variables;
 
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::{Arguments, NodeOptions, number, words_help};
+use super::variables::ProgramEnvironment;
 use super::{Failure, ending};
 use clap::ValueHint;
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -25,7 +25,6 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use variables::ProgramEnvironment;
 
 /// start a program with its NIC, CPUs and memory, in a process of a launcher
 ///

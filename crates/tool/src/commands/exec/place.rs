@@ -1,6 +1,6 @@
 //! Places this process as the plugin places a task.
 
-use super::variables::ProgramEnvironment;
+use super::super::variables::ProgramEnvironment;
 use super::{ExecOptions, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::NodeSource;

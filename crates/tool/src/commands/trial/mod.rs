@@ -61,7 +61,7 @@ pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure
         }
         None if options.sides => {
             let topology = options.node.read()?.0;
-            let plan = whole_node(topology, options.node.admin().0)?;
+            let plan = whole_node(topology, options.node.admin())?;
             page.exact(&sides::sides(&plan));
             Ok(())
         }

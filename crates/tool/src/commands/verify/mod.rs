@@ -183,7 +183,7 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let node = node.recv_timeout(AFTER).ok().flatten();
     let node = node
         .ok_or("verify: the node was not read: its NICs do not answer, or nothing describes it")?;
-    let of = || (Some(&node), options.node.admin().0);
+    let of = || (Some(&node), options.node.admin());
     let is_shown = options.watch.is_some() && io::stdout().is_terminal() && !options.json;
     let seconds = match options.watch {
         Some(Some(seconds)) => u64::from(seconds),
@@ -255,7 +255,7 @@ fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
         last.into_iter().for_each(|now| looks.add(now));
         let mut report = report(
             &open,
-            (node.as_ref(), options.node.admin().0),
+            (node.as_ref(), options.node.admin()),
             &looks,
             readings,
         );

@@ -7,16 +7,16 @@ use nic_placement_launch::launched::rank;
 use std::ffi::{OsStr, OsString};
 
 #[derive(Clone)]
-pub(in crate::commands) struct ProgramEnvironment(Vec<(OsString, OsString)>);
+pub(super) struct ProgramEnvironment(Vec<(OsString, OsString)>);
 
 impl ProgramEnvironment {
-    pub(in crate::commands) fn of_this_process() -> ProgramEnvironment {
+    pub(super) fn of_this_process() -> ProgramEnvironment {
         ProgramEnvironment(std::env::vars_os().collect())
     }
 
     /// Of one name the first counts, as for getenv(3). Bytes that are not UTF-8 become U+FFFD: such a variable counts as set.
     /// Slurm's name of another node is left out.
-    pub(in crate::commands) fn values(&self) -> Present {
+    pub(super) fn values(&self) -> Present {
         let mut values = Present::new();
         for (name, value) in &self.0 {
             let name = name.to_string_lossy().into_owned();
