@@ -96,6 +96,7 @@ test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs
 	$(libraries) tests/slurm/releases.sh run
 	BLESS=1 $(CARGO) test --locked --test docs
 
+# 2026-11-28: engines and torch passed
 test-clients:   ## UCX of three releases, NIXL, Mooncake, Open MPI, MPICH, libfabric, torchrun between two guests, by bytes (root, apt, PyPI, 0.5 GB)
 	tests/slurm/install.sh
 	tests/exec/install.sh
